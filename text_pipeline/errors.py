@@ -1,0 +1,25 @@
+"""Errors whose message is all a user needs: what was expected, what came, what to do."""
+
+
+class TextPipelineError(Exception):
+    """A problem the user can solve; the command prints its one line and exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class ServerUnreachableError(TextPipelineError):
+    """No server answers at the given address, or it stopped answering."""
+
+    exit_code = 3
+
+
+class RequestRejectedError(TextPipelineError):
+    """The server answered that a request is invalid."""
+
+    exit_code = 4
+
+
+class ExportRejectedError(TextPipelineError):
+    """The exported graph differs from PyTorch by more than the tolerance: nothing was published."""
+
+    exit_code = 5
