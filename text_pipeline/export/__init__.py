@@ -1,0 +1,1 @@
+"""From a Hugging Face directory to a version in the model repository."""

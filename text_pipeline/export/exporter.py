@@ -1,0 +1,96 @@
+"""One export from start to end: load, build the graph, check it, publish it."""
+
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import onnx_ir as ir
+import torch
+import transformers
+
+from text_pipeline.export import gate, graph, source
+from text_pipeline.repository import Repository
+
+DEFAULT_TOLERANCE = 1e-4
+"""fp32 kernels of PyTorch and ONNX Runtime differ by some 1e-6 on MiniLM; deep models by more."""
+
+GRAPH = "model.onnx"
+REPORT = "export.json"
+
+
+def export_model(
+    model_id: str,
+    repository: Repository,
+    *,
+    version: int | None = None,
+    max_tokens: int | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    progress: Callable[[str], None] = print,
+) -> int:
+    """Publishes a Hugging Face classifier as a version and returns its number.
+
+    `progress` is called with one line before every step. Raises TextPipelineError when the model
+    cannot be exported and ExportRejectedError when the graph does not answer as PyTorch does; the
+    repository then is as it was.
+    """
+    version = repository.new_version(version)
+    with _quiet_libraries():
+        progress(f"loading {model_id}")
+        loaded = source.load(model_id, max_tokens)
+        progress(f"building the graph of {type(loaded.model).__name__}")
+        model = graph.build(loaded)
+        with repository.publish(version) as staged:
+            ir.save(model, staged.classifier / GRAPH)
+            progress("comparing it with PyTorch, alone and in mixed batches")
+            report = gate.check(loaded, staged.classifier / GRAPH, tolerance)
+            _write_report(staged.classifier / REPORT, loaded, report)
+            # Triton's label file has one label a line.
+            lines = [" ".join(label.splitlines()) for label in loaded.labels]
+            staged.labels.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            # The tokenizer step takes its limit from here.
+            loaded.tokenizer.model_max_length = loaded.max_tokens
+            loaded.tokenizer.save_pretrained(staged.tokenizer)
+    largest = max(report.max_difference.values())
+    progress(
+        f"published version {version} in {repository.path}: {len(loaded.labels)} labels, "
+        f"up to {loaded.max_tokens} tokens, largest difference {largest:.1g} "
+        f"over {report.texts} texts"
+    )
+    return version
+
+
+def _write_report(path: Path, loaded: source.Source, report: gate.GateReport) -> None:
+    content = {
+        "model": loaded.name,
+        "architecture": type(loaded.model).__name__,
+        "labels": len(loaded.labels),
+        "max_tokens": loaded.max_tokens,
+        "layout": "padded",
+        "precision": "fp32",
+        "gate": asdict(report),
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+    }
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Keeps the libraries' notes about their own internals away from the user's terminal."""
+    verbosity = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    exporter_log = logging.getLogger("torch.onnx")
+    level = exporter_log.level
+    exporter_log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        transformers.logging.set_verbosity(verbosity)
+        transformers.logging.enable_progress_bar()
+        exporter_log.setLevel(level)

@@ -1,0 +1,143 @@
+"""The gate: an exported graph is published only if it answers real texts as PyTorch does."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from text_pipeline import corpus
+from text_pipeline.errors import ExportRejectedError
+from text_pipeline.export.graph import TENSOR_OUTPUTS, TOKEN_INPUTS, ClassifierHeads
+from text_pipeline.export.source import Source
+
+if TYPE_CHECKING:
+    import onnxruntime
+    from transformers import PreTrainedTokenizerFast
+
+REAL_TEXTS = 64
+# What real news does not hold: the shortest inputs, symbols, other scripts, typed special tokens.
+ODD_TEXTS = (
+    "",
+    "a",
+    "🙂🙃 ok",
+    "Ünïcödé — naïve façade",
+    "שלום עולם",
+    "新闻 分类",
+    "[SEP] [PAD] </s> <pad>",
+)
+BATCH_SIZE = 16
+
+Outputs = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """How far the graph is from PyTorch over all texts, alone and in mixed batches."""
+
+    texts: int
+    label_agreement: float
+    """Share of texts whose best label is the same."""
+    max_difference: dict[str, float]
+    """Largest absolute difference of each output; logits relative to the largest if above 1."""
+    tolerance: float
+    worst_text: str
+
+    @property
+    def passed(self) -> bool:
+        """Every label the same and no output further away than the tolerance."""
+        return self.label_agreement == 1 and max(self.max_difference.values()) <= self.tolerance
+
+
+def check(source: Source, graph: Path, tolerance: float) -> GateReport:
+    """Compares a graph with PyTorch; raises ExportRejectedError with the worst text."""
+    report = compare(source, graph, tolerance)
+    if not report.passed:
+        differences = ", ".join(f"{n} {d:.2g}" for n, d in report.max_difference.items())
+        raise ExportRejectedError(
+            f"the graph differs from PyTorch (tolerance {tolerance:g}; largest differences: "
+            f"{differences}; {report.label_agreement:.1%} of {report.texts} labels agree), "
+            f"worst for the text {report.worst_text[:80]!r}"
+        )
+    return report
+
+
+def compare(source: Source, graph: Path, tolerance: float) -> GateReport:
+    """The report of at least 64 real texts of mixed lengths; passes or fails, never raises."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    texts = gate_texts(source)
+    reference = list(pytorch_outputs(source, texts))
+    worst = dict.fromkeys(TENSOR_OUTPUTS, 0.0)
+    worst_text, worst_badness = "", -1.0
+    agreed = [True] * len(texts)
+    for size in (1, BATCH_SIZE):
+        answers = graph_outputs(session, source, texts, size)
+        for index, (expected, found) in enumerate(zip(reference, answers, strict=True)):
+            same_label = _same_best_label(source, expected, found)
+            agreed[index] &= same_label
+            distances = {name: _distance(expected[name], found[name]) for name in TENSOR_OUTPUTS}
+            worst = {name: max(worst[name], distances[name]) for name in TENSOR_OUTPUTS}
+            badness = max(distances.values()) + (not same_label)
+            if badness > worst_badness:
+                worst_text, worst_badness = texts[index], badness
+    return GateReport(len(texts), float(np.mean(agreed)), worst, tolerance, worst_text)
+
+
+def gate_texts(source: Source) -> list[str]:
+    """Titles, paragraphs and whole articles, longer than the limit too, and odd texts."""
+    texts = [*corpus.mixed(REAL_TEXTS), *ODD_TEXTS]
+    return [text for text in texts if source.tokenizer(text)["input_ids"]]
+
+
+def pytorch_outputs(source: Source, texts: Sequence[str]) -> Iterator[Outputs]:
+    """What PyTorch answers to every text alone, without padding."""
+    heads = ClassifierHeads(source).eval()
+    for text in texts:
+        encoded = source.tokenizer(
+            text, truncation=True, max_length=source.max_tokens, return_tensors="pt"
+        )
+        mask = encoded["attention_mask"]
+        segments = encoded.get("token_type_ids", torch.zeros_like(mask))
+        with torch.inference_mode():
+            outputs = heads(encoded["input_ids"], mask, segments)
+        yield {n: o[0].numpy() for n, o in zip(TENSOR_OUTPUTS, outputs, strict=False)}
+
+
+def graph_outputs(
+    session: "onnxruntime.InferenceSession", source: Source, texts: Sequence[str], batch_size: int
+) -> Iterator[Outputs]:
+    """What the graph answers to every text, `batch_size` texts at a time in the given order."""
+    names = ["labels", *TENSOR_OUTPUTS]
+    for start in range(0, len(texts), batch_size):
+        batch = texts[start : start + batch_size]
+        feed = ragged_feed(source.tokenizer, batch, source.max_tokens)
+        outputs = session.run(names, feed)
+        for row in range(len(batch)):
+            yield {name: output[row] for name, output in zip(names, outputs, strict=True)}
+
+
+def ragged_feed(
+    tokenizer: "PreTrainedTokenizerFast", texts: Sequence[str], max_tokens: int
+) -> dict[str, np.ndarray]:
+    """The graph's inputs as Triton makes them of single-text requests: flat, and every length."""
+    encoded = tokenizer(list(texts), truncation=True, max_length=max_tokens)
+    lengths = [len(ids) for ids in encoded["input_ids"]]
+    zeros = [[0] * length for length in lengths]
+    feed = {
+        name: np.concatenate([np.asarray(row, np.int64) for row in encoded.get(name, zeros)])
+        for name in TOKEN_INPUTS
+    }
+    return feed | {"item_length": np.array(lengths, np.int32)}
+
+
+def _same_best_label(source: Source, expected: Mapping, found: Mapping) -> bool:
+    return found["labels"][0] == source.labels[int(np.argmax(expected["logits"]))]
+
+
+def _distance(expected: np.ndarray, found: np.ndarray) -> float:
+    """Largest absolute difference, relative to the largest expected value where that exceeds 1."""
+    return float(np.abs(expected - found).max() / max(1.0, np.abs(expected).max()))

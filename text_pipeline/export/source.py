@@ -1,0 +1,126 @@
+"""The model to export: a Hugging Face sequence classifier, checked before anything is built."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from text_pipeline.errors import TextPipelineError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+# transformers writes a model_max_length of 1e30 when a tokenizer states no limit.
+NO_LIMIT = 10**9
+
+
+@dataclass(frozen=True)
+class Source:
+    """A classifier in PyTorch, its tokenizer, and what the export needs to know of them."""
+
+    name: str
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerFast"
+    labels: list[str]
+    """In class order."""
+    max_tokens: int
+    """Longest input the model takes, special tokens included."""
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the model is given token_type_ids, as `model(**tokenizer(text))` would."""
+        return "token_type_ids" in self.tokenizer.model_input_names
+
+
+def load(model_id: str, max_tokens: int | None = None) -> Source:
+    """Loads a local directory or a hub id; raises TextPipelineError with the cause in one line."""
+    import transformers
+
+    if not Path(model_id).is_dir() and (
+        model_id.startswith((".", "/")) or model_id.count("/") != 1
+    ):
+        raise TextPipelineError(f"{model_id}: no such directory, and not a hub id (owner/name)")
+    try:
+        config = transformers.AutoConfig.from_pretrained(model_id)
+        _check_architecture(model_id, config.architectures or [])
+        model, info = transformers.AutoModelForSequenceClassification.from_pretrained(
+            model_id,
+            dtype="float32",
+            ignore_mismatched_sizes=True,  # reported below, with both shapes
+            output_loading_info=True,
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model_id)
+    except (OSError, ValueError) as error:
+        raise TextPipelineError(f"{model_id}: {' '.join(str(error).split())}") from error
+    _check_weights(model_id, info)
+    if not tokenizer.is_fast:
+        raise TextPipelineError(f"{model_id}: has no fast tokenizer (tokenizer.json)")
+    limit = usable_tokens(model, tokenizer, max_tokens)
+    labels = labels_in_order(model.config.id2label)
+    return Source(model_id, model.eval(), tokenizer, labels, limit)
+
+
+def labels_in_order(id2label: dict[int | str, str]) -> list[str]:
+    """The labels by integer key, "10" after "2"; a gap would shift every label behind it."""
+    by_class = {int(key): label for key, label in id2label.items()}
+    expected = list(range(len(by_class)))
+    if sorted(by_class) != expected:
+        missing = sorted(set(range(max(by_class) + 1)) - set(by_class))
+        raise TextPipelineError(
+            f"id2label has {len(by_class)} labels with keys up to {max(by_class)}: "
+            f"missing {', '.join(map(str, missing))}"
+        )
+    return [by_class[index] for index in expected]
+
+
+def usable_tokens(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast", requested: int | None
+) -> int:
+    """The smallest of the tokenizer's limit, the position table's and the requested one.
+
+    RoBERTa-type models number positions from `padding_idx + 1`, so their table has fewer usable
+    rows than `max_position_embeddings`.
+    """
+    from torch import nn
+
+    limits = {"the tokenizer's model_max_length": tokenizer.model_max_length}
+    if declared := getattr(model.config, "max_position_embeddings", None):
+        limits["the model's max_position_embeddings"] = declared
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            first = 0 if module.padding_idx is None else module.padding_idx + 1
+            limits["the model's position table"] = module.num_embeddings - first
+    reason = min(limits, key=lambda name: limits[name])
+    limit = limits[reason]
+    if requested is not None:
+        if requested > limit:
+            raise TextPipelineError(f"--max-tokens {requested} exceeds {reason}, {limit}")
+        return requested
+    if limit >= NO_LIMIT:
+        raise TextPipelineError("neither model nor tokenizer states a limit: give --max-tokens N")
+    return limit
+
+
+def _check_architecture(model_id: str, architectures: list[str]) -> None:
+    if not any(name.endswith("ForSequenceClassification") for name in architectures):
+        raise TextPipelineError(
+            f"{model_id}: architectures in config.json is {architectures}, "
+            "expected one that ends in ForSequenceClassification"
+        )
+
+
+def _check_weights(model_id: str, info: dict) -> None:
+    for name, found, expected in info["mismatched_keys"]:
+        raise TextPipelineError(
+            f"{model_id}: weight {name} has shape {list(found)}, "
+            f"but config.json (id2label, sizes) asks for {list(expected)}"
+        )
+    if missing := sorted(info["missing_keys"]):
+        raise TextPipelineError(
+            f"{model_id}: no trained weights for {', '.join(missing)}; they would be random numbers"
+        )
+
+
+def is_offline() -> bool:
+    """Whether the hub must not be asked (HF_HUB_OFFLINE)."""
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
