@@ -11,10 +11,9 @@ import onnx_ir as ir
 import torch
 from onnx_ir.convenience import replace_all_uses_with
 from onnx_ir.passes.common import NameFixPass
-from onnxscript import INT32, INT64, script
-from onnxscript import opset18 as op
 from torch import nn
 
+from text_pipeline.export.front import padded_front
 from text_pipeline.export.source import Source
 
 if TYPE_CHECKING:
@@ -111,33 +110,9 @@ def _export_padded(source: Source) -> ir.Model:
     return program.model
 
 
-@script()
-def _ragged_front(
-    input_ids: INT64["tokens"],  # noqa: F821 - onnxscript reads the dimension's name
-    attention_mask: INT64["tokens"],  # noqa: F821
-    token_type_ids: INT64["tokens"],  # noqa: F821
-    item_length: INT32["items"],  # noqa: F821
-    pad_token_id: INT64,
-):
-    """Lays flat tokens out as [items, longest]; what lies behind an item's end is padding."""
-    length = op.Cast(item_length, to=7)
-    start = op.CumSum(length, op.Constant(value_int=0), exclusive=1)
-    position = op.Range(
-        op.Constant(value_int=0), op.ReduceMax(length, keepdims=0), op.Constant(value_int=1)
-    )
-    zero = op.Constant(value_int=0)
-    inside = op.Less(op.Unsqueeze(position, [0]), op.Unsqueeze(length, [1]))
-    flat = op.Unsqueeze(start, [1]) + op.Unsqueeze(position, [0])
-    index = op.Where(inside, flat, zero)
-    padded_input_ids = op.Where(inside, op.Gather(input_ids, index), pad_token_id)
-    padded_attention_mask = op.Where(inside, op.Gather(attention_mask, index), zero)
-    padded_token_type_ids = op.Where(inside, op.Gather(token_type_ids, index), zero)
-    return padded_input_ids, padded_attention_mask, padded_token_type_ids
-
-
 def _prepend_ragged_front(model: ir.Model, pad_token_id: int) -> None:
     """Gives the graph the flat inputs of the contract instead of padded ones."""
-    front = cast(ir.Model, ir.from_proto(_ragged_front.to_model_proto())).graph
+    front = cast(ir.Model, ir.from_proto(padded_front.to_model_proto())).graph
     constant = ir.tensor(pad_token_id, dtype=ir.DataType.INT64, name="pad_token_id")
     initializer = ir.Value(name="pad_token_id", const_value=constant)
     pad_input = front.inputs.pop()

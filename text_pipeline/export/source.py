@@ -1,6 +1,5 @@
 """The model to export: a Hugging Face sequence classifier, checked before anything is built."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +52,7 @@ def load(model_id: str, max_tokens: int | None = None) -> Source:
     except (OSError, ValueError) as error:
         raise TextPipelineError(f"{model_id}: {' '.join(str(error).split())}") from error
     _check_weights(model_id, info)
-    if not tokenizer.is_fast:
+    if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
         raise TextPipelineError(f"{model_id}: has no fast tokenizer (tokenizer.json)")
     limit = usable_tokens(model, tokenizer, max_tokens)
     labels = labels_in_order(model.config.id2label)
@@ -119,8 +118,3 @@ def _check_weights(model_id: str, info: dict) -> None:
         raise TextPipelineError(
             f"{model_id}: no trained weights for {', '.join(missing)}; they would be random numbers"
         )
-
-
-def is_offline() -> bool:
-    """Whether the hub must not be asked (HF_HUB_OFFLINE)."""
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}

@@ -1,0 +1,49 @@
+# make serve: a Triton server with the default model on this machine's CPUs
+# make test:  every test, against a server of its own
+
+VENV := .venv
+BIN := $(VENV)/bin
+REPOSITORY ?= model_repository
+HTTP_PORT ?= 8000
+GRPC_PORT ?= 8001
+METRICS_PORT ?= 8002
+PORTS := --http-port $(HTTP_PORT) --grpc-port $(GRPC_PORT) --metrics-port $(METRICS_PORT)
+# requirements.lock pins what pyproject.toml names, and everything those need.
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock
+DEFAULT_MODEL := model_repository/text_classifier_onnx/1/model.onnx
+
+.PHONY: serve test lint model clean
+
+# The ports come first: a taken one is worth knowing before minutes of installing.
+serve:
+	@python3 text_pipeline/embedded/ports.py $(PORTS)
+	@$(MAKE) --no-print-directory model
+	@$(BIN)/text-pipeline serve --repository $(REPOSITORY) $(PORTS)
+
+test: $(VENV)/.test model
+	$(BIN)/pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/shellcheck scripts/create-venv .ci/run
+
+model: $(DEFAULT_MODEL)
+
+$(DEFAULT_MODEL): | $(VENV)/.serve
+	@$(BIN)/text-pipeline export-default --repository model_repository
+
+$(VENV)/.serve: pyproject.toml requirements.lock scripts/create-venv
+	@scripts/create-venv $(VENV)
+	@echo "Installing the server and the exporter (PyTorch is most of it)"
+	@$(INSTALL) --editable '.[server,export]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.serve
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) model_repository/text_classifier_onnx/[0-9]* model_repository/text_classifier_onnx/labels.txt \
+		model_repository/text_tokenizer/*/tokenizer
