@@ -1,0 +1,1 @@
+"""A real Triton server from the `nvidia-pytriton` wheel, for machines without Docker."""

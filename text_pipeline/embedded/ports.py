@@ -1,0 +1,62 @@
+"""Free and taken TCP ports. Standard library only: `make serve` runs this file before it installs.
+
+`python3 text_pipeline/embedded/ports.py --http-port 8000 …` exits 1 and names the ports in use.
+"""
+
+import argparse
+import socket
+import sys
+from collections.abc import Mapping
+
+DEFAULT_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+
+
+def problem(ports: Mapping[str, int], host: str = "127.0.0.1") -> str | None:
+    """One line that names every port that cannot be listened on and its option, or None."""
+    seen: dict[int, str] = {}
+    problems = []
+    for name, port in ports.items():
+        option = f"--{name}-port"
+        if port in seen:
+            problems.append(f"{option} and {seen[port]} are both {port}")
+        elif (reason := _reason_not_free(host, port)) is not None:
+            problems.append(f"port {port} on {host} ({option}) {reason}")
+        seen[port] = option
+    if not problems:
+        return None
+    return "; ".join(problems) + ": choose others with make serve HTTP_PORT=… GRPC_PORT=… METRICS_PORT=…"
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Ports nobody listens on at the moment, all different."""
+    sockets = [socket.create_server((host, 0)) for _ in range(count)]
+    ports = [sock.getsockname()[1] for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    return ports
+
+
+def _reason_not_free(host: str, port: int) -> str | None:
+    try:
+        # SO_REUSEADDR, as Triton sets it: a port in TIME_WAIT is free.
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        return f"cannot be used ({error.strerror or error})"
+    except OverflowError:
+        return "is not a port number (0 to 65535)"
+    return None
+
+
+def main() -> int:
+    """Checks the ports given as options; prints the problem and returns 1 if there is one."""
+    parser = argparse.ArgumentParser(description="Check that the server's ports are free.")
+    for name, port in DEFAULT_PORTS.items():
+        parser.add_argument(f"--{name}-port", dest=name, type=int, default=port)
+    if found := problem(vars(parser.parse_args())):
+        print(f"error: {found}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
