@@ -32,7 +32,7 @@ lint: $(VENV)/.test
 model: $(DEFAULT_MODEL)
 
 $(DEFAULT_MODEL): | $(VENV)/.serve
-	@$(BIN)/text-pipeline export-default --repository model_repository
+	@$(BIN)/text-pipeline export --model default --version 1 --repository model_repository
 
 $(VENV)/.serve: pyproject.toml requirements.lock scripts/create-venv
 	@scripts/create-venv $(VENV)

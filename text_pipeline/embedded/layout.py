@@ -63,7 +63,10 @@ def _libpython(version: str) -> Path:
     name = f"libpython{version}.so.1.0"
     for key in ("LIBDIR", "LIBPL"):
         directory = Path(sysconfig.get_config_var(key) or "/nonexistent")
-        for candidate in (directory / name, directory / sysconfig.get_config_var("MULTIARCH") / name):
+        for candidate in (
+            directory / name,
+            directory / sysconfig.get_config_var("MULTIARCH") / name,
+        ):
             if candidate.exists():
                 return candidate
     raise TextPipelineError(

@@ -69,7 +69,7 @@ class OnnxModel:
         results: list[dict[str, np.ndarray]] = [{} for _ in requests]
         for name, tensor in computed.items():
             if self.outputs[name]["data_type"] == "TYPE_STRING":
-                tensor = batching.encode_strings(tensor)  # noqa: PLW2901
+                tensor = batching.encode_strings(tensor)
             for index, part in enumerate(self._split(name, tensor, requests)):
                 if name in requested[index]:
                     results[index][name] = part

@@ -24,7 +24,10 @@ def problem(ports: Mapping[str, int], host: str = "127.0.0.1") -> str | None:
         seen[port] = option
     if not problems:
         return None
-    return "; ".join(problems) + ": choose others with make serve HTTP_PORT=… GRPC_PORT=… METRICS_PORT=…"
+    return (
+        "; ".join(problems)
+        + ": choose others with make serve HTTP_PORT=… GRPC_PORT=… METRICS_PORT=…"
+    )
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:

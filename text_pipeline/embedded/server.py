@@ -22,7 +22,7 @@ EXIT_TIMEOUT_S = 8
 READY_TIMEOUT_S = 120.0
 SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
-# E1130 05:30:36.595092 6900 server.cc:241] "message"; without a GPU the CUDA helper always complains.
+# E1130 05:30:36.595092 6900 server.cc:241] "message". Without a GPU the CUDA helper complains.
 _LOGGED_ERROR = re.compile(r'(?!.*CudaDriverHelper)E\d{4} [^\]]*\] "(.*)"$')
 
 
@@ -129,7 +129,7 @@ class EmbeddedServer:
                 stderr=subprocess.STDOUT,
                 # Its own group: Ctrl-C on the terminal reaches only the parent, which stops it.
                 start_new_session=True,
-                preexec_fn=_end_with_parent(),  # noqa: PLW1509 - a prctl call, no locks
+                preexec_fn=_end_with_parent(),  # a prctl call, no locks
             )
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -149,7 +149,7 @@ class EmbeddedServer:
         return self._running().wait()
 
     def stop(self, grace_s: float = EXIT_TIMEOUT_S + 4) -> None:
-        """Ends the server: requests in flight are answered; after `grace_s` seconds it is killed."""
+        """Ends the server; requests in flight are answered. Killed after `grace_s` seconds."""
         if self._process is not None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

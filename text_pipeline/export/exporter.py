@@ -2,6 +2,7 @@
 
 import json
 import logging
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,11 +13,15 @@ import onnx_ir as ir
 import torch
 import transformers
 
+from text_pipeline.default_model import build as default_model
 from text_pipeline.export import gate, graph, source
 from text_pipeline.repository import Repository
 
 DEFAULT_TOLERANCE = 1e-4
 """fp32 kernels of PyTorch and ONNX Runtime differ by some 1e-6 on MiniLM; deep models by more."""
+
+DEFAULT_MODEL = "default"
+"""The model id of this project's own news classifier."""
 
 GRAPH = "model.onnx"
 REPORT = "export.json"
@@ -38,16 +43,16 @@ def export_model(
     repository then is as it was.
     """
     version = repository.new_version(version)
-    with _quiet_libraries():
+    with _quiet_libraries(), _directory_of(model_id) as directory:
         progress(f"loading {model_id}")
-        loaded = source.load(model_id, max_tokens)
+        loaded = source.load(directory, max_tokens)
         progress(f"building the graph of {type(loaded.model).__name__}")
         model = graph.build(loaded)
         with repository.publish(version) as staged:
             ir.save(model, staged.classifier / GRAPH)
             progress("comparing it with PyTorch, alone and in mixed batches")
             report = gate.check(loaded, staged.classifier / GRAPH, tolerance)
-            _write_report(staged.classifier / REPORT, loaded, report)
+            _write_report(staged.classifier / REPORT, model_id, loaded, report)
             # Triton's label file has one label a line.
             lines = [" ".join(label.splitlines()) for label in loaded.labels]
             staged.labels.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -63,9 +68,22 @@ def export_model(
     return version
 
 
-def _write_report(path: Path, loaded: source.Source, report: gate.GateReport) -> None:
+@contextmanager
+def _directory_of(model_id: str) -> Iterator[str]:
+    """Where the model is: `default` is put together in a temporary folder."""
+    if model_id != DEFAULT_MODEL:
+        yield model_id
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        default_model.build(Path(directory))
+        yield directory
+
+
+def _write_report(
+    path: Path, model_id: str, loaded: source.Source, report: gate.GateReport
+) -> None:
     content = {
-        "model": loaded.name,
+        "model": model_id,
         "architecture": type(loaded.model).__name__,
         "labels": len(loaded.labels),
         "max_tokens": loaded.max_tokens,

@@ -17,7 +17,6 @@ NO_LIMIT = 10**9
 class Source:
     """A classifier in PyTorch, its tokenizer, and what the export needs to know of them."""
 
-    name: str
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerFast"
     labels: list[str]
@@ -56,7 +55,7 @@ def load(model_id: str, max_tokens: int | None = None) -> Source:
         raise TextPipelineError(f"{model_id}: has no fast tokenizer (tokenizer.json)")
     limit = usable_tokens(model, tokenizer, max_tokens)
     labels = labels_in_order(model.config.id2label)
-    return Source(model_id, model.eval(), tokenizer, labels, limit)
+    return Source(model.eval(), tokenizer, labels, limit)
 
 
 def labels_in_order(id2label: dict[int | str, str]) -> list[str]:

@@ -1,0 +1,81 @@
+"""`text-pipeline serve`: the embedded server in the foreground."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from text_pipeline.embedded import ports
+from text_pipeline.embedded.server import EmbeddedServer
+from text_pipeline.errors import TextPipelineError
+from text_pipeline.repository import ENSEMBLE, Repository
+
+EXAMPLE_TEXT = (
+    "Shares in the chip maker fell after it warned that profits would be lower this year."
+)
+
+
+class _Stopped(BaseException):  # not an error: somebody asked the server to stop
+    """SIGINT or SIGTERM arrived."""
+
+
+def serve(
+    repository: Repository,
+    *,
+    host: str,
+    http_port: int,
+    grpc_port: int,
+    metrics_port: int,
+    model_config_name: str,
+    log_path: Path | None = None,
+    progress: Callable[[str], None] = print,
+) -> None:
+    """Runs until SIGINT or SIGTERM; raises TextPipelineError when the server cannot run or dies.
+
+    `progress` gets what a user wants to read: the addresses and a request to try.
+    """
+    taken = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
+    if found := ports.problem(taken, host):
+        raise TextPipelineError(found)
+    if not repository.versions():
+        raise TextPipelineError(
+            f"{repository.path} has no model: run `text-pipeline export --model DIRECTORY "
+            f"--repository {repository.path}`, or `make serve` for the default model"
+        )
+    server = EmbeddedServer(
+        repository.path,
+        host=host,
+        http_port=http_port,
+        grpc_port=grpc_port,
+        metrics_port=metrics_port,
+        model_config_name=model_config_name,
+        log_path=log_path,
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        with server:
+            progress(_welcome(server))
+            code = server.wait_exit()
+            raise TextPipelineError(f"the server ended with code {code}: {server.log_errors()}")
+    except _Stopped:
+        progress("stopped")
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - a signal handler
+    # A second Ctrl-C must not interrupt the clean-up.
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
+    raise _Stopped
+
+
+def _welcome(server: EmbeddedServer) -> str:
+    body = json.dumps({"text": EXAMPLE_TEXT})
+    return (
+        f"ready: HTTP {server.http_url}, gRPC {server.grpc_url}, "
+        f"metrics {server.metrics_url}/metrics\n"
+        f"try:   curl -s {server.http_url}/v2/models/{ENSEMBLE}/generate -d '{body}'\n"
+        "stop:  Ctrl-C"
+    )
