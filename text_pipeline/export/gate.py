@@ -30,6 +30,7 @@ ODD_TEXTS = (
 )
 BATCH_SIZE = 16
 
+Text = str | tuple[str, str]
 Outputs = dict[str, np.ndarray]
 
 
@@ -93,17 +94,17 @@ def gate_texts(source: Source) -> list[str]:
     return [text for text in texts if source.tokenizer(text)["input_ids"]]
 
 
-def pytorch_outputs(source: Source, texts: Sequence[str]) -> Iterator[Outputs]:
-    """What PyTorch answers to every text alone, without padding."""
+def pytorch_outputs(source: Source, texts: Sequence[Text]) -> Iterator[Outputs]:
+    """What PyTorch answers to every text or sentence pair alone, without padding."""
     heads = ClassifierHeads(source).eval()
     for text in texts:
         encoded = source.tokenizer(
-            text, truncation=True, max_length=source.max_tokens, return_tensors="pt"
+            *columns([text]), truncation=True, max_length=source.max_tokens, return_tensors="pt"
         )
         mask = encoded["attention_mask"]
-        segments = encoded.get("token_type_ids", torch.zeros_like(mask))
+        types = encoded.get("token_type_ids", torch.zeros_like(mask))
         with torch.inference_mode():
-            outputs = heads(encoded["input_ids"], mask, segments)
+            outputs = heads(encoded["input_ids"], mask, types)
         yield {n: o[0].numpy() for n, o in zip(TENSOR_OUTPUTS, outputs, strict=False)}
 
 
@@ -132,6 +133,15 @@ def ragged_feed(
         for name in TOKEN_INPUTS
     }
     return feed | {"item_length": np.array(lengths, np.int32)}
+
+
+def columns(texts: Sequence[Text]) -> list[list[str]]:
+    """Texts, or first and second segments, as a tokenizer takes a batch.
+
+    Given one by one, transformers takes a pair with an empty second segment for a single text.
+    """
+    rows = [(text,) if isinstance(text, str) else text for text in texts]
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _same_best_label(source: Source, expected: Mapping, found: Mapping) -> bool:

@@ -1,0 +1,101 @@
+"""Tiny random classifiers with real tokenizers: every architecture in a second."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from text_pipeline import corpus
+
+VOCABULARY = 600
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 128,
+}
+# Large weights, so that a wrong position, mask or segment moves the logits far beyond rounding.
+WEIGHT_SCALE = 0.3
+
+
+@cache
+def byte_level_bpe() -> transformers.PreTrainedTokenizerFast:
+    """A RoBERTa-type tokenizer: byte-level BPE, `<s> … </s>`, padding id 1, no segments."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(corpus.short(500), trainer)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_input_names=["input_ids", "attention_mask"],
+        bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>",
+        pad_token="<pad>", unk_token="<unk>", mask_token="<mask>",
+    )  # fmt: skip
+
+
+@cache
+def word_piece() -> transformers.PreTrainedTokenizerFast:
+    """A BERT-type tokenizer: WordPiece, `[CLS] … [SEP]`, padding id 0, segments."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=VOCABULARY, special_tokens=special, show_progress=False
+    )
+    tokenizer.train_from_iterator(corpus.short(500), trainer)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", unk_token="[UNK]",
+        mask_token="[MASK]",
+    )  # fmt: skip
+
+
+def save(
+    directory: Path,
+    config: transformers.PretrainedConfig,
+    tokenizer: transformers.PreTrainedTokenizerFast,
+) -> Path:
+    """A random model of this configuration as a Hugging Face directory."""
+    torch.manual_seed(0)
+    model = transformers.AutoModelForSequenceClassification.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, WEIGHT_SCALE)
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
+def bert(directory: Path, **settings: Any) -> Path:
+    """A tiny BERT; `settings` go into its configuration."""
+    return save(directory, transformers.BertConfig(**SIZES | settings), word_piece())
+
+
+def roberta(directory: Path, **settings: Any) -> Path:
+    """A tiny RoBERTa: 128 rows of positions, of which 126 are usable."""
+    config = transformers.RobertaConfig(
+        **SIZES | {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2} | settings
+    )
+    return save(directory, config, byte_level_bpe())
+
+
+def labelled(labels: Sequence[str]) -> Mapping[str, Any]:
+    """The configuration settings for these labels."""
+    return {"id2label": dict(enumerate(labels)), "label2id": {n: i for i, n in enumerate(labels)}}

@@ -1,0 +1,234 @@
+"""What the exporter publishes, and what it refuses to."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from safetensors.torch import load_file, save_file
+
+from tests import tiny_models
+from text_pipeline import corpus
+from text_pipeline.errors import ExportRejectedError, TextPipelineError
+from text_pipeline.export import gate, graph, source
+from text_pipeline.export.exporter import export_model
+from text_pipeline.export.source import labels_in_order
+from text_pipeline.repository import Repository
+
+ELEVEN_LABELS = [f"label {n}" for n in range(9)] + ['semi;colon: "quoted" ünï', "two\nlines"]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "repository")
+
+
+def export(model: Path, repository: Repository, **options) -> int:
+    return export_model(str(model), repository, progress=lambda line: None, **options)
+
+
+def files(directory: Path) -> set[str]:
+    return {str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file()}
+
+
+def test_new_repository_is_complete(tmp_path: Path, repository: Repository) -> None:
+    assert export(tiny_models.bert(tmp_path / "model"), repository) == 1
+    assert files(repository.path) == {
+        "text_classifier_onnx/1/export.json",
+        "text_classifier_onnx/1/model.onnx",
+        "text_classifier_onnx/config.pbtxt",
+        "text_classifier_onnx/configs/cpu.pbtxt",
+        "text_classifier_onnx/labels.txt",
+        "text_embedding_ensemble/1/.gitkeep",
+        "text_embedding_ensemble/config.pbtxt",
+        "text_pipeline_ensemble/1/.gitkeep",
+        "text_pipeline_ensemble/config.pbtxt",
+        "text_tokenizer/1/model.py",
+        "text_tokenizer/1/tokenizer/tokenizer.json",
+        "text_tokenizer/1/tokenizer/tokenizer_config.json",
+        "text_tokenizer/config.pbtxt",
+    }
+    assert repository.versions() == [1]
+
+
+def test_next_version_is_the_next_number_and_keeps_edited_configurations(
+    tmp_path: Path, repository: Repository
+) -> None:
+    model = tiny_models.bert(tmp_path / "model")
+    export(model, repository)
+    config = repository.path / "text_classifier_onnx" / "config.pbtxt"
+    config.write_text("# mine\n")
+    assert export(model, repository) == 2
+    assert config.read_text() == "# mine\n"
+    assert (repository.path / "text_tokenizer/2/model.py").is_file()
+    with pytest.raises(TextPipelineError, match="version 2 exists"):
+        export(model, repository, version=2)
+
+
+def test_graph_is_loadable_by_older_runtimes(tmp_path: Path, repository: Repository) -> None:
+    export(tiny_models.bert(tmp_path / "model"), repository)
+    model = onnx.load(repository.path / "text_classifier_onnx/1/model.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    assert model.ir_version <= 10
+    assert {o.domain: o.version for o in model.opset_import}[""] <= 18
+
+
+@pytest.mark.parametrize(
+    ("settings", "scores"),
+    [
+        ({}, lambda logits: np.exp(logits) / np.exp(logits).sum()),
+        ({"problem_type": "multi_label_classification"}, lambda logits: 1 / (1 + np.exp(-logits))),
+        ({"problem_type": "regression"}, lambda logits: logits),
+    ],
+    ids=["single label", "multi-label", "regression"],
+)
+def test_scores_follow_the_problem_type(tmp_path: Path, settings: dict, scores) -> None:
+    loaded = source.load(
+        str(tiny_models.bert(tmp_path, **settings, **tiny_models.labelled(ELEVEN_LABELS)))
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(graph.ir.to_proto(graph.build(loaded)), path)
+    (answer,) = gate.graph_outputs(onnxruntime.InferenceSession(path), loaded, ["a text"], 1)
+    expected = scores(answer["logits"])
+    np.testing.assert_allclose(answer["probabilities"], expected, rtol=1e-5)
+    np.testing.assert_allclose(answer["scores"], sorted(expected, reverse=True), rtol=1e-5)
+    assert list(answer["labels"]) == [ELEVEN_LABELS[i] for i in np.argsort(-expected)]
+
+
+def test_single_output_is_a_regression(tmp_path: Path, repository: Repository) -> None:
+    model = tiny_models.bert(tmp_path / "model", **tiny_models.labelled(["score"]))
+    export(model, repository)
+    session = onnxruntime.InferenceSession(repository.path / "text_classifier_onnx/1/model.onnx")
+    (answer,) = gate.graph_outputs(session, source.load(str(model)), ["a text"], 1)
+    assert answer["labels"] == ["score"]
+    assert answer["scores"] == answer["logits"] == answer["probabilities"]
+
+
+def test_roberta_positions_start_behind_the_padding(tmp_path: Path, repository: Repository) -> None:
+    export(tiny_models.roberta(tmp_path / "model"), repository)
+    report = json.loads((repository.path / "text_classifier_onnx/1/export.json").read_text())
+    assert report["max_tokens"] == 126
+    assert report["gate"]["label_agreement"] == 1
+    config = repository.path / "text_tokenizer/1/tokenizer/tokenizer_config.json"
+    assert json.loads(config.read_text())["model_max_length"] == 126
+
+
+def test_padding_inside_a_request_changes_nothing(tmp_path: Path) -> None:
+    """A request of several texts comes padded to its longest, with a mask."""
+    loaded = source.load(str(tiny_models.roberta(tmp_path)))
+    path = tmp_path / "model.onnx"
+    onnx.save(graph.ir.to_proto(graph.build(loaded)), path)
+    session = onnxruntime.InferenceSession(path)
+    texts = corpus.short(6)
+    encoded = loaded.tokenizer(texts, padding=True, return_tensors="np")
+    feed = {
+        "input_ids": encoded["input_ids"].reshape(-1),
+        "attention_mask": encoded["attention_mask"].reshape(-1),
+        "token_type_ids": np.zeros(encoded["input_ids"].size, np.int64),
+        "item_length": np.full(len(texts), encoded["input_ids"].shape[1], np.int32),
+    }
+    logits, embeddings = session.run(["logits", "embedding"], feed)
+    for row, expected in enumerate(gate.pytorch_outputs(loaded, texts)):
+        np.testing.assert_allclose(logits[row], expected["logits"], atol=1e-5)
+        np.testing.assert_allclose(embeddings[row], expected["embedding"], atol=1e-5)
+
+
+def test_rejected_graph_leaves_the_repository_as_it_was(
+    tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_models.bert(tmp_path / "model")
+    export(model, repository)
+    before = files(repository.path)
+    # One weight of the graph differs from the model's.
+    build = graph.build
+
+    def broken(loaded: source.Source):
+        with_fault = source.load(str(model))
+        with_fault.model.classifier.weight.data[0] += 1
+        return build(with_fault)
+
+    monkeypatch.setattr(graph, "build", broken)
+    with pytest.raises(ExportRejectedError, match="worst for the text"):
+        export(model, repository)
+    assert files(repository.path) == before
+    assert not list(repository.path.rglob(".export-*"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (["0", "2", "3"], "3 labels with keys up to 3: missing 1"),
+        (["1", "2"], "2 labels with keys up to 2: missing 0"),
+    ],
+)
+def test_gap_in_the_labels_is_an_error(keys: list[str], message: str) -> None:
+    with pytest.raises(TextPipelineError, match=message):
+        labels_in_order({key: f"label {key}" for key in keys})
+
+
+def test_labels_are_sorted_as_numbers() -> None:
+    labels = labels_in_order({str(n): f"label {n}" for n in reversed(range(12))})
+    assert labels == [f"label {n}" for n in range(12)]
+
+
+def edited_config(directory: Path, **changes) -> Path:
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return directory
+
+
+def test_labels_that_do_not_fit_the_head_are_an_error_with_both_sizes(tmp_path: Path) -> None:
+    model = tiny_models.bert(tmp_path, **tiny_models.labelled(["a", "b", "c"]))
+    edited_config(model, id2label={"0": "a", "1": "b"}, label2id={"a": 0, "b": 1})
+    with pytest.raises(TextPipelineError, match=r"shape \[3.*\[2"):
+        source.load(str(model))
+
+
+def test_model_that_is_no_classifier_is_refused(tmp_path: Path) -> None:
+    model = edited_config(tiny_models.bert(tmp_path), architectures=["BertModel"])
+    with pytest.raises(TextPipelineError, match=r"\['BertModel'\], expected one that ends in"):
+        source.load(str(model))
+
+
+def test_untrained_head_is_refused(tmp_path: Path) -> None:
+    weights = tiny_models.bert(tmp_path) / "model.safetensors"
+    kept = {n: w.clone() for n, w in load_file(weights).items() if "classifier" not in n}
+    save_file(kept, weights, metadata={"format": "pt"})
+    with pytest.raises(TextPipelineError, match=r"no trained weights for classifier\.bias"):
+        source.load(str(tmp_path))
+
+
+@pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_missing_file_is_one_line(tmp_path: Path, missing: str) -> None:
+    (tiny_models.bert(tmp_path) / missing).unlink()
+    with pytest.raises(TextPipelineError) as caught:
+        source.load(str(tmp_path))
+    assert str(caught.value).startswith(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_directory_is_told_from_a_hub_id(tmp_path: Path) -> None:
+    with pytest.raises(TextPipelineError, match="no such directory"):
+        source.load(str(tmp_path / "nothing"))
+    with pytest.raises(TextPipelineError, match="no such directory"):
+        source.load("nothing")
+
+
+def test_limit_without_any_statement_must_be_given(tmp_path: Path) -> None:
+    loaded = source.load(str(tiny_models.bert(tmp_path)))
+    assert loaded.max_tokens == 128
+    assert source.load(str(tmp_path), max_tokens=64).max_tokens == 64
+    with pytest.raises(TextPipelineError, match="--max-tokens 129 exceeds .*128"):
+        source.load(str(tmp_path), max_tokens=129)
+
+
+def test_interrupted_export_can_be_repeated(tmp_path: Path, repository: Repository) -> None:
+    model = tiny_models.bert(tmp_path / "model")
+    export(model, repository)
+    # A tokenizer without a model: what is left when the machine stops between the two renames.
+    shutil.rmtree(repository.path / "text_classifier_onnx/1")
+    assert repository.versions() == []
+    assert export(model, repository) == 1
