@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from text_pipeline.embedded import batching
-from text_pipeline.embedded.cores import usable_cores
+from text_pipeline.embedded.onnx_session import ConfigurationError, open_session
 
 ONNX_TYPES = {
     "TYPE_BOOL": "tensor(bool)",
@@ -28,10 +27,6 @@ ONNX_TYPES = {
 RequestInputs = Mapping[str, np.ndarray]
 
 
-class ConfigurationError(ValueError):
-    """A model configuration that this backend or this machine cannot serve."""
-
-
 class OnnxModel:
     """One instance: an ONNX Runtime session and the configuration around it."""
 
@@ -42,18 +37,15 @@ class OnnxModel:
 
         Raises ConfigurationError when graph, configuration and machine do not fit.
         """
-        if config.get("batch_output"):
-            raise ConfigurationError("batch_output is not supported by this backend")
         self.batched = config.get("max_batch_size", 0) > 0
         self.inputs = {tensor["name"]: tensor for tensor in config["input"]}
         self.outputs = {tensor["name"]: tensor for tensor in config["output"]}
         self.batch_inputs = config.get("batch_input", [])
+        self._check_configuration(config)
         graph = version_directory / (config.get("default_model_filename") or "model.onnx")
         if not graph.is_file():
             raise ConfigurationError(f"{graph} is missing: run `text-pipeline export`")
-        self.session = onnxruntime.InferenceSession(
-            graph, session_options(config), providers=execution_providers(kind, device_id)
-        )
+        self.session = open_session(config, graph, kind, device_id)
         self._check_graph()
 
     def run(
@@ -61,23 +53,36 @@ class OnnxModel:
     ) -> list[dict[str, np.ndarray]]:
         """One session run for all requests; each gets the outputs it asked for.
 
-        `requests` hold one [items, …] tensor per input (without batching exactly one request),
-        STRING tensors as bytes; so do the results.
+        `requests` hold one [items, …] tensor per input, STRING tensors as bytes; so do the
+        results. Requests that leave out other optional inputs run apart, and so does every
+        request to a model without batching. ONNX Runtime computes the whole graph whatever is
+        requested, as behind the C++ backend; what nobody asked for is not copied.
         """
-        wanted = sorted(set().union(*requested))
-        computed = dict(zip(wanted, self.session.run(wanted, self._feed(requests)), strict=True))
         results: list[dict[str, np.ndarray]] = [{} for _ in requests]
-        for name, tensor in computed.items():
-            if self.outputs[name]["data_type"] == "TYPE_STRING":
-                tensor = batching.encode_strings(tensor)
-            for index, part in enumerate(self._split(name, tensor, requests)):
-                if name in requested[index]:
-                    results[index][name] = part
+        for group in self._groups(requests):
+            wanted = sorted(set().union(*(requested[index] for index in group)))
+            feed = self._feed([requests[index] for index in group])
+            items = [_item_count(requests[index]) for index in group]
+            for name, tensor in zip(wanted, self.session.run(wanted, feed), strict=True):
+                for index, part in zip(group, self._split(name, tensor, items), strict=True):
+                    if name in requested[index]:
+                        results[index][name] = part
         return results
 
+    def _groups(self, requests: Sequence[RequestInputs]) -> list[list[int]]:
+        """The indices of the requests that run together."""
+        if not self.batched:
+            return [[index] for index in range(len(requests))]
+        groups: dict[frozenset[str], list[int]] = {}
+        for index, request in enumerate(requests):
+            groups.setdefault(frozenset(request), []).append(index)
+        return list(groups.values())
+
     def _feed(self, requests: Sequence[RequestInputs]) -> dict[str, np.ndarray]:
+        """What the graph gets for requests that have the same inputs."""
         feed = {}
-        for name, tensor in self.inputs.items():
+        for name in requests[0]:
+            tensor = self.inputs[name]
             parts = [request[name] for request in requests]
             gathered = batching.gather(parts, tensor.get("allow_ragged_batch", False))
             if tensor["data_type"] == "TYPE_STRING":
@@ -91,78 +96,97 @@ class OnnxModel:
                 feed[name] = value.astype(dtype)
         return feed
 
-    def _split(
-        self, name: str, tensor: np.ndarray, requests: Sequence[RequestInputs]
-    ) -> list[np.ndarray]:
+    def _split(self, name: str, tensor: np.ndarray, items: Sequence[int]) -> list[np.ndarray]:
+        if self.outputs[name]["data_type"] == "TYPE_STRING":
+            tensor = batching.encode_strings(tensor)
         if not self.batched:
             return [tensor]
-        first = next(iter(self.inputs))
         try:
-            return batching.split(tensor, [request[first].shape[0] for request in requests])
+            return batching.split(tensor, items)
         except ValueError as error:
             raise ValueError(f"output {name}: {error}") from error
 
-    def _check_graph(self) -> None:
-        """Compares names and types of the configuration with the graph's."""
-        declared_inputs = {name: tensor["data_type"] for name, tensor in self.inputs.items()}
+    def _check_configuration(self, config: Mapping[str, Any]) -> None:
+        """Refuses what the C++ backend would do and this one does not, rather than ignoring it."""
+        if config.get("batch_output"):
+            raise ConfigurationError("batch_output is not supported by this backend")
+        for name, tensor in [*self.inputs.items(), *self.outputs.items()]:
+            if tensor.get("reshape"):
+                raise ConfigurationError(f"{name}: reshape is not supported by this backend")
+            if tensor.get("allow_ragged_batch") and not self.batched:
+                raise ConfigurationError(f"input {name}: allow_ragged_batch needs max_batch_size")
         for batch_input in self.batch_inputs:
             if batch_input["kind"] not in batching.BATCH_INPUTS:
                 raise ConfigurationError(f"batch_input kind {batch_input['kind']} is unknown")
-            for name in batch_input["target_name"]:
-                declared_inputs[name] = batch_input["data_type"]
-        graph_inputs = {tensor.name: tensor.type for tensor in self.session.get_inputs()}
-        if undeclared := sorted(graph_inputs.keys() - declared_inputs.keys()):
+            source = batch_input["source_input"][0]
+            if source not in self.inputs or self.inputs[source].get("optional"):
+                raise ConfigurationError(
+                    f"batch_input {batch_input['target_name']}: source_input {source} must be "
+                    "an input that every request has"
+                )
+
+    def _check_graph(self) -> None:
+        """Compares names, types and dims of the configuration with the graph's."""
+        required = {node.name: node for node in self.session.get_inputs()}
+        # Inputs with a value in the graph, which a request may leave out.
+        defaults = {node.name: node for node in self.session.get_overridable_initializers()}
+        targets = {
+            name: {"data_type": batch_input["data_type"]}
+            for batch_input in self.batch_inputs
+            for name in batch_input["target_name"]
+        }
+        declared = self.inputs | targets
+        if undeclared := sorted(required.keys() - declared.keys()):
             raise ConfigurationError(f"the graph has inputs that are not configured: {undeclared}")
-        _check_types("input", declared_inputs, graph_inputs)
-        declared_outputs = {name: tensor["data_type"] for name, tensor in self.outputs.items()}
-        graph_outputs = {tensor.name: tensor.type for tensor in self.session.get_outputs()}
-        _check_types("output", declared_outputs, graph_outputs)
+        self._check_tensors("input", declared, required | defaults)
+        for name, tensor in self.inputs.items():
+            if tensor.get("optional") and name not in defaults:
+                raise ConfigurationError(
+                    f"input {name} is optional, but the graph has no value for it (an initializer "
+                    "of the same name)"
+                )
+        outputs = {node.name: node for node in self.session.get_outputs()}
+        self._check_tensors("output", self.outputs, outputs)
+
+    def _check_tensors(
+        self, role: str, declared: Mapping[str, Any], found: Mapping[str, Any]
+    ) -> None:
+        for name, tensor in declared.items():
+            if name not in found:
+                raise ConfigurationError(
+                    f"{role} {name} is configured, the graph has {sorted(found)}"
+                )
+            if ONNX_TYPES.get(tensor["data_type"]) != found[name].type:
+                raise ConfigurationError(
+                    f"{role} {name} is configured {tensor['data_type']}, "
+                    f"in the graph it is {found[name].type}"
+                )
+            if "dims" not in tensor:
+                continue
+            dims = [int(dim) for dim in tensor["dims"]]
+            if tensor.get("allow_ragged_batch"):
+                expected = [-1]
+            else:
+                expected = [-1, *dims] if self.batched else dims
+            if not _dims_fit(expected, found[name].shape, self.batched):
+                raise ConfigurationError(
+                    f"{role} {name} is configured {expected} (batch dimension included), "
+                    f"in the graph it is {found[name].shape}"
+                )
 
 
-def _check_types(kind: str, declared: Mapping[str, str], found: Mapping[str, str]) -> None:
-    for name, data_type in declared.items():
-        if name not in found:
-            raise ConfigurationError(f"{kind} {name} is configured, the graph has {sorted(found)}")
-        if ONNX_TYPES.get(data_type) != found[name]:
-            raise ConfigurationError(f"{kind} {name} is configured {data_type}, is {found[name]}")
+def _item_count(request: RequestInputs) -> int:
+    """Triton lets only requests through whose inputs agree in their batch dimension."""
+    return next(iter(request.values())).shape[0]
 
 
-def session_options(config: Mapping[str, Any]) -> onnxruntime.SessionOptions:
-    """Thread counts by the parameters of Triton's C++ ONNX Runtime backend.
-
-    `intra_op_thread_count` 0 or absent is this instance's share of the usable cores, at least 1:
-    ONNX Runtime's own default would give every instance a thread per core.
-    """
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = _integer(config, "intra_op_thread_count") or max(
-        1, usable_cores() // instance_count(config)
+def _dims_fit(configured: Sequence[int], shape: Sequence[int | str | None], batched: bool) -> bool:
+    """Whether a graph's shape can hold the configured one; names and None are any size."""
+    if not shape:  # ONNX Runtime's way to say that the rank is unknown
+        return True
+    if len(configured) != len(shape) or (batched and isinstance(shape[0], int)):
+        return False
+    return all(
+        dim == -1 or not isinstance(size, int) or dim == size
+        for dim, size in zip(configured, shape, strict=True)
     )
-    options.inter_op_num_threads = _integer(config, "inter_op_thread_count")
-    return options
-
-
-def instance_count(config: Mapping[str, Any]) -> int:
-    """How many instances of the model this server runs, on all devices."""
-    groups = config.get("instance_group", [])
-    return max(1, sum(g.get("count", 1) * max(1, len(g.get("gpus", []))) for g in groups))
-
-
-def execution_providers(kind: str, device_id: int) -> list[Any]:
-    """ONNX Runtime's providers for an instance on CPU or on GPU `device_id`."""
-    if kind == "CPU":
-        return ["CPUExecutionProvider"]
-    available = onnxruntime.get_available_providers()
-    if kind != "GPU" or "CUDAExecutionProvider" not in available:
-        raise ConfigurationError(
-            f"instance_group asks for KIND_{kind}, but this ONNX Runtime has only {available}: "
-            "start the server with --model-config-name=cpu, or install onnxruntime-gpu"
-        )
-    return [("CUDAExecutionProvider", {"device_id": device_id}), "CPUExecutionProvider"]
-
-
-def _integer(config: Mapping[str, Any], key: str) -> int:
-    """A parameter's value, 0 where it is absent."""
-    value = config.get("parameters", {}).get(key, {}).get("string_value", "0")
-    if not value.isdecimal():
-        raise ConfigurationError(f"parameter {key}: expected a whole number, got {value!r}")
-    return int(value)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import triton_python_backend_utils as pb_utils
 
-from text_pipeline.embedded.onnx_model import ConfigurationError, OnnxModel
+from text_pipeline.embedded.onnx_model import OnnxModel
+from text_pipeline.embedded.onnx_session import ConfigurationError
 
 
 class TritonPythonModel:
@@ -40,10 +41,7 @@ class TritonPythonModel:
 
     def _run(self, requests: Sequence) -> list:
         inputs = [
-            {
-                name: pb_utils.get_input_tensor_by_name(request, name).as_numpy()
-                for name in self.model.inputs
-            }
+            {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
             for request in requests
         ]
         requested = [request.requested_output_names() for request in requests]
