@@ -65,7 +65,7 @@ def _libpython(version: str) -> Path:
         directory = Path(sysconfig.get_config_var(key) or "/nonexistent")
         for candidate in (
             directory / name,
-            directory / sysconfig.get_config_var("MULTIARCH") / name,
+            directory / (sysconfig.get_config_var("MULTIARCH") or "") / name,
         ):
             if candidate.exists():
                 return candidate

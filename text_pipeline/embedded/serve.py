@@ -1,7 +1,9 @@
 """`text-pipeline serve`: the embedded server in the foreground."""
 
 import json
+import os
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -34,7 +36,8 @@ def serve(
 ) -> None:
     """Runs until SIGINT or SIGTERM; raises TextPipelineError when the server cannot run or dies.
 
-    `progress` gets what a user wants to read: the addresses and a request to try.
+    `progress` gets what a user wants to read: the addresses and a request to try. Without a
+    `log_path` the log is a temporary file, which stays only when something went wrong.
     """
     taken = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
     if found := ports.problem(taken, host):
@@ -44,6 +47,7 @@ def serve(
             f"{repository.path} has no model: run `text-pipeline export --model DIRECTORY "
             f"--repository {repository.path}`, or `make serve` for the default model"
         )
+    log = log_path or _temporary_log()
     server = EmbeddedServer(
         repository.path,
         host=host,
@@ -51,7 +55,7 @@ def serve(
         grpc_port=grpc_port,
         metrics_port=metrics_port,
         model_config_name=model_config_name,
-        log_path=log_path,
+        log_path=log,
     )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
@@ -60,8 +64,21 @@ def serve(
             progress(_welcome(server))
             code = server.wait_exit()
             raise TextPipelineError(f"the server ended with code {code}: {server.log_errors()}")
+    except TextPipelineError as error:
+        if log.stat().st_size > 0:
+            raise TextPipelineError(f"{error}; its log: {log}") from error
+        log.unlink()
+        raise
     except _Stopped:
+        if log_path is None:
+            log.unlink(missing_ok=True)
         progress("stopped")
+
+
+def _temporary_log() -> Path:
+    handle, name = tempfile.mkstemp(prefix="text-pipeline-", suffix=".log")
+    os.close(handle)
+    return Path(name)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - a signal handler

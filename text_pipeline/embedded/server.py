@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import http.client
 import os
 import re
 import signal
@@ -22,8 +23,16 @@ EXIT_TIMEOUT_S = 8
 READY_TIMEOUT_S = 120.0
 SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
-# E1130 05:30:36.595092 6900 server.cc:241] "message". Without a GPU the CUDA helper complains.
-_LOGGED_ERROR = re.compile(r'(?!.*CudaDriverHelper)E\d{4} [^\]]*\] "(.*)"$')
+# E1130 05:30:36.595092 6900 server.cc:241] "message"
+_LOGGED_ERROR = re.compile(r'E\d{4} [^\]]*\] "(.*)"$')
+# What every start without a GPU logs as errors, though nothing is wrong.
+_HARMLESS = re.compile("CudaDriverHelper|CUDA driver version is insufficient")
+# Triton refuses KIND_GPU itself where it finds no GPU, before any backend is asked.
+_NO_GPU = "invalid or unsupported gpu id"
+_NO_GPU_REMEDY = (
+    "the model asks for a GPU: start the server with --model-config-name=cpu, for which the model "
+    "needs a configs/cpu.pbtxt"
+)
 
 
 def ensemble_answers(http_url: str) -> bool:
@@ -37,7 +46,8 @@ def ensemble_answers(http_url: str) -> bool:
     with contextlib.closing(tritonclient.http.InferenceServerClient(http_url)) as client:
         try:
             client.infer(ENSEMBLE, [text])
-        except (InferenceServerException, OSError):
+        # HTTPException: the server closed the connection, it is on its way up or down.
+        except (InferenceServerException, OSError, http.client.HTTPException):
             return False
     return True
 
@@ -98,8 +108,8 @@ class EmbeddedServer:
         return self._running().pid
 
     def __enter__(self) -> "EmbeddedServer":
-        self.start()
         try:
+            self.start()
             self.wait_ready()
         except BaseException:
             self.stop()
@@ -115,7 +125,11 @@ class EmbeddedServer:
         self.stop()
 
     def start(self) -> None:
-        """Starts the server and returns at once; raises TextPipelineError for a taken port."""
+        """Starts the server and returns at once; raises TextPipelineError for a taken port.
+
+        Call it in a thread that outlives the server: for Linux the thread that starts a child is
+        its parent.
+        """
         taken = {"http": self.http_port, "grpc": self.grpc_port, "metrics": self.metrics_port}
         if found := ports.problem(taken, self.host):
             raise TextPipelineError(found)
@@ -164,12 +178,14 @@ class EmbeddedServer:
         self._folder.cleanup()
 
     def log_errors(self) -> str:
-        """What the log says went wrong, or its last line."""
+        """What the log says went wrong, or its last line; with what to do where that is known."""
         lines = self.log_path.read_text(errors="replace").splitlines()
+        lines = [line for line in lines if not _HARMLESS.search(line)]
         errors = [match[1] for line in lines if (match := _LOGGED_ERROR.match(line))]
         # An ensemble's error repeats the error of the model it depends on.
         causes = [error for error in errors if "failed to load" in error] or errors or lines[-1:]
-        return "; ".join(causes)
+        message = "; ".join(causes)
+        return f"{message} ({_NO_GPU_REMEDY})" if _NO_GPU in message else message
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
