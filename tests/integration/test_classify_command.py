@@ -84,7 +84,9 @@ def test_json_lines_keep_their_fields_and_pairs(server: Server) -> None:
     lines = "".join(json.dumps(record) + "\n" for record in records)
     done = run(server, "--input", "-", "--format", "jsonl", stdin=lines)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [{key: row[key] for key in record} for row, record in zip(rows, records)] == records
+    assert [
+        {key: row[key] for key in record} for row, record in zip(rows, records, strict=True)
+    ] == records
     assert [row["token_count"] for row in rows] == [3, 5, 3]
 
 
@@ -177,8 +179,9 @@ def test_large_input_streams(server: Server, tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (350 * 2**20, 350 * 2**20))
 
+    files = ["--input", path, "--output", output]
     subprocess.run(
-        [*COMMAND, "--url", server.grpc_url, "--input", path, "--output", output, "--in-flight", "2"],
+        [*COMMAND, "--url", server.grpc_url, *files, "--in-flight", "2"],
         preexec_fn=limit, check=True, timeout=300,
     )  # fmt: skip
     with output.open() as file:

@@ -27,7 +27,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def export(model: Path, repository: Repository, **options) -> int:
-    return export_model(str(model), repository, progress=lambda line: None, **options)
+    return export_model(str(model), repository, progress=lambda _: None, **options)
 
 
 def files(directory: Path) -> set[str]:
@@ -145,7 +145,7 @@ def test_rejected_graph_leaves_the_repository_as_it_was(
     # One weight of the graph differs from the model's.
     build = graph.build
 
-    def broken(loaded: source.Source):
+    def broken(_: source.Source):
         with_fault = source.load(str(model))
         with_fault.model.classifier.weight.data[0] += 1
         return build(with_fault)
@@ -221,7 +221,7 @@ def test_limit_without_any_statement_must_be_given(tmp_path: Path) -> None:
     loaded = source.load(str(tiny_models.bert(tmp_path)))
     assert loaded.max_tokens == 128
     assert source.load(str(tmp_path), max_tokens=64).max_tokens == 64
-    with pytest.raises(TextPipelineError, match="--max-tokens 129 exceeds .*128"):
+    with pytest.raises(TextPipelineError, match=r"--max-tokens 129 exceeds .*128"):
         source.load(str(tmp_path), max_tokens=129)
 
 

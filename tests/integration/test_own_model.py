@@ -1,0 +1,35 @@
+"""A user's model, from its directory to answers of a server that serves it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import tiny_models
+from tests.conftest import Server
+from tests.integration.protocols import infer, label
+from text_pipeline import corpus
+from text_pipeline.embedded.server import EmbeddedServer
+from text_pipeline.export.exporter import export_model
+from text_pipeline.export.gate import pytorch_outputs
+from text_pipeline.export.source import load
+from text_pipeline.repository import Repository
+
+LABELS = [f"class {n}" for n in range(11)]
+
+
+@pytest.mark.parametrize("make", [tiny_models.bert, tiny_models.roberta], ids=["BERT", "RoBERTa"])
+def test_exported_model_answers_as_in_pytorch(tmp_path: Path, make) -> None:
+    model = make(tmp_path / "model", **tiny_models.labelled(LABELS))
+    repository = Repository(tmp_path / "repository")
+    export_model(str(model), repository)
+    reference = load(str(model))
+    texts = ["", "<pad> [PAD] typed", "word " * 300, *corpus.mixed(20, seed=5)]
+    with EmbeddedServer(repository.path) as embedded:
+        server = Server(embedded.http_url, embedded.grpc_url)
+        answer = infer(server, "grpc", texts)
+    assert answer["token_count"].max() == reference.max_tokens
+    for row, expected in enumerate(pytorch_outputs(reference, texts)):
+        np.testing.assert_allclose(answer["logits"][row], expected["logits"], atol=1e-4)
+        order = np.argsort(-expected["probabilities"], kind="stable")
+        assert [label(name) for name in answer["labels"][row]] == [LABELS[i] for i in order]

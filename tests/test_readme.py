@@ -1,0 +1,110 @@
+"""Every command of the README does what the README says."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import tiny_models
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(sh|json)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+SHELL = [block for language, block in BLOCKS if language == "sh"]
+# This test is part of `make test`, and .ci/run calls `make lint`.
+RUN_BY_CI = "make lint\nmake test\n"
+MADE_FILES = ("my-model", "my-repository", "texts.jsonl", "labels.jsonl")
+
+
+def shell(block: str) -> str:
+    """The output of a block of commands, every one of which must succeed."""
+    script = f"set -euo pipefail\n{block}"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, f"{block}\n{done.stderr}"
+    return done.stdout
+
+
+class Running:
+    """A command of the README that serves until it is interrupted."""
+
+    def __init__(self, command: str) -> None:
+        self.process = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        self.lines: list[str] = []
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if line.startswith("stop:"):
+                return
+        raise AssertionError(f"{command} ended: {''.join(self.lines)}")
+
+    def interrupt(self) -> str:
+        """Ctrl-C, and what is printed after it; ends within 15 s."""
+        # As a terminal does it: to the whole foreground group.
+        os.killpg(self.process.pid, signal.SIGINT)
+        try:
+            rest, _ = self.process.communicate(timeout=15)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGKILL)
+            raise
+        return rest
+
+
+@pytest.fixture(autouse=True)
+def made_files():
+    yield
+    for name in MADE_FILES:
+        path = ROOT / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def test_every_command_works_as_shown() -> None:
+    serve, first_request, many, protocol, own_model, development = SHELL
+    assert development == RUN_BY_CI
+    regions = set(Path("/dev/shm").iterdir())
+    server = Running(serve)
+    try:
+        shown = json.loads(next(block for language, block in BLOCKS if language == "json"))
+        answer = json.loads(shell(first_request))
+        assert {k: _rounded(answer[k]) for k in shown} == {k: _rounded(shown[k]) for k in shown}
+        tried = next(line.removeprefix("try:") for line in server.lines if line.startswith("try:"))
+        assert json.loads(shell(tried)) == answer
+
+        rows = [json.loads(line) for line in shell(many).splitlines()]
+        assert [row["label"] for row in rows] == [
+            "sport", "business", "business", "entertainment",
+        ]  # fmt: skip
+        row = json.loads((ROOT / "labels.jsonl").read_text())
+        assert (row["id"], row["label"]) == (7, "tech")
+
+        labels, embedding = shell(protocol).replace("}{", "}\n{").splitlines()
+        assert [o["name"] for o in json.loads(labels)["outputs"]] == ["labels", "scores"]
+        assert len(json.loads(embedding)["embedding"]) == 384
+
+        tiny_models.roberta(ROOT / "my-model")
+        export, serve_own = own_model.splitlines()
+        shell(export)
+        own = Running(serve_own)
+        elsewhere = first_request.replace(":8000", ":9000")
+        assert json.loads(shell(elsewhere))["labels"][0].startswith("LABEL_")
+        assert "stopped" in own.interrupt()
+    finally:
+        rest = server.interrupt()
+    assert "stopped" in rest
+    assert set(Path("/dev/shm").iterdir()) == regions
+
+
+def _rounded(value):
+    """Floats to the README's four digits, with a last digit that may differ by machine."""
+    if isinstance(value, list):
+        return [_rounded(element) for element in value]
+    return pytest.approx(value, abs=2e-4) if isinstance(value, float) else value
