@@ -4,7 +4,8 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -17,6 +18,7 @@ from text_pipeline.repository import ENSEMBLE, Repository
 EXAMPLE_TEXT = (
     "Shares in the chip maker fell after it warned that profits would be lower this year."
 )
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Stopped(BaseException):  # not an error: somebody asked the server to stop
@@ -57,10 +59,8 @@ def serve(
         model_config_name=model_config_name,
         log_path=log,
     )
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
     try:
-        with server:
+        with _stop_signals(), server:
             progress(_welcome(server))
             code = server.wait_exit()
             raise TextPipelineError(f"the server ended with code {code}: {server.log_errors()}")
@@ -81,9 +81,20 @@ def _temporary_log() -> Path:
     return Path(name)
 
 
+@contextmanager
+def _stop_signals() -> Iterator[None]:
+    """SIGINT and SIGTERM raise _Stopped inside the block."""
+    before = {number: signal.signal(number, _stop) for number in _STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _stop(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - a signal handler
     # A second Ctrl-C must not interrupt the clean-up.
-    for ignored in (signal.SIGINT, signal.SIGTERM):
+    for ignored in _STOP_SIGNALS:
         signal.signal(ignored, signal.SIG_IGN)
     raise _Stopped
 

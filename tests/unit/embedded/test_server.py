@@ -229,6 +229,8 @@ def test_the_server_ends_with_its_parent(tmp_path: Path, number: signal.Signals)
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[3],
+        # A killed parent cannot remove its temporary folder.
+        env=os.environ | {"TMPDIR": str(tmp_path)},
     )
     try:
         assert parent.stdout is not None
