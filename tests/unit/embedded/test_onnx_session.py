@@ -36,6 +36,11 @@ def test_instances_share_the_cores(
     assert onnx_session.session_options(config).intra_op_num_threads == threads
 
 
+def test_idle_threads_leave_the_cores_to_others() -> None:
+    options = onnx_session.session_options({})
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
 def test_thread_counts_that_are_given_are_used() -> None:
     config = parameters(intra_op_thread_count="3", inter_op_thread_count="2", execution_mode="1")
     options = onnx_session.session_options(config)
