@@ -117,12 +117,19 @@ def _meet(barrier: threading.Barrier) -> None:
 
 @pytest.mark.parametrize("end", ["close", "forget"])
 def test_consumer_that_stops_early_cancels_what_is_in_flight(stand_in: StandIn, end: str) -> None:
-    release = threading.Event()
-    stand_in.before_answer = lambda texts: None if texts == ["first"] else _wait(release)
+    arrived, release = threading.Event(), threading.Event()
+
+    def hold_the_second(texts: list[str]) -> None:
+        if texts == ["second"]:
+            arrived.set()
+            release.wait(20)
+
+    stand_in.before_answer = hold_the_second
     try:
         with PipelineClient(stand_in.url, chunk_size=1) as client:
-            answers = client.classify(["first", "second", "third"])
+            answers = client.classify(["first", "second"])
             next(answers)
+            assert arrived.wait(20)
             if end == "close":
                 answers.close()
             else:
