@@ -1,6 +1,6 @@
 """Tiny random classifiers with real tokenizers: every architecture in a second."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,44 @@ def roberta(directory: Path, **settings: Any) -> Path:
         **SIZES | {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2} | settings
     )
     return save(directory, config, byte_level_bpe())
+
+
+def _roberta_ids(config: type[transformers.PretrainedConfig]) -> transformers.PretrainedConfig:
+    return config(**SIZES, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+
+
+# name: configuration and tokenizer
+ARCHITECTURES: Mapping[str, Callable[[], tuple[Any, Any]]] = {
+    "albert": lambda: (
+        transformers.AlbertConfig(**SIZES, embedding_size=16, num_hidden_groups=1),
+        word_piece(),
+    ),
+    "bert": lambda: (transformers.BertConfig(**SIZES), word_piece()),
+    "camembert": lambda: (_roberta_ids(transformers.CamembertConfig), byte_level_bpe()),
+    "distilbert": lambda: (
+        transformers.DistilBertConfig(
+            vocab_size=VOCABULARY, dim=32, hidden_dim=48, n_layers=2, n_heads=4,
+            max_position_embeddings=128,
+        ),
+        word_piece(),
+    ),
+    "electra": lambda: (transformers.ElectraConfig(**SIZES, embedding_size=16), word_piece()),
+    "roberta": lambda: (_roberta_ids(transformers.RobertaConfig), byte_level_bpe()),
+    "xlm-roberta": lambda: (_roberta_ids(transformers.XLMRobertaConfig), byte_level_bpe()),
+    # Not packed: their attention knows relative positions.
+    "mpnet": lambda: (_roberta_ids(transformers.MPNetConfig), byte_level_bpe()),
+    "deberta-v2": lambda: (
+        transformers.DebertaV2Config(
+            **SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], type_vocab_size=0
+        ),
+        word_piece(),
+    ),
+}  # fmt: skip
+
+
+def architecture(directory: Path, name: str) -> Path:
+    """A tiny model of one of ARCHITECTURES."""
+    return save(directory, *ARCHITECTURES[name]())
 
 
 def labelled(labels: Sequence[str]) -> Mapping[str, Any]:

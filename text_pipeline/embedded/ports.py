@@ -4,6 +4,7 @@
 """
 
 import argparse
+import os
 import socket
 import sys
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ def _reason_not_free(host: str, port: int) -> str | None:
         # SO_REUSEADDR, as Triton sets it: a port in TIME_WAIT is free.
         socket.create_server((host, port)).close()
     except OSError as error:
-        return f"cannot be used ({error.strerror or error})"
+        return f"cannot be used: {os.strerror(error.errno) if error.errno else error}"
     except OverflowError:
         return "is not a port number (0 to 65535)"
     return None

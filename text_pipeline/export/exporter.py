@@ -14,7 +14,9 @@ import torch
 import transformers
 
 from text_pipeline.default_model import build as default_model
+from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import gate, graph, source
+from text_pipeline.export.packed import reason_not_packed
 from text_pipeline.repository import Repository
 
 DEFAULT_TOLERANCE = 1e-4
@@ -32,13 +34,15 @@ def export_model(
     repository: Repository,
     *,
     version: int | None = None,
+    layout: str | None = None,
     max_tokens: int | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     progress: Callable[[str], None] = print,
 ) -> int:
     """Publishes a Hugging Face classifier as a version and returns its number.
 
-    `progress` is called with one line before every step. Raises TextPipelineError when the model
+    `layout` is "packed", "padded" or None: packed where the architecture allows. `progress` is
+    called with one line before every step. Raises TextPipelineError when the model
     cannot be exported and ExportRejectedError when the graph does not answer as PyTorch does; the
     repository then is as it was.
     """
@@ -46,13 +50,13 @@ def export_model(
     with _quiet_libraries(), _directory_of(model_id) as directory:
         progress(f"loading {model_id}")
         loaded = source.load(directory, max_tokens)
-        progress(f"building the graph of {type(loaded.model).__name__}")
-        model = graph.build(loaded)
+        layout = _choose_layout(loaded, layout, progress)
+        model = graph.build(loaded, layout)
         with repository.publish(version) as staged:
             ir.save(model, staged.classifier / GRAPH)
             progress("comparing it with PyTorch, alone and in mixed batches")
             report = gate.check(loaded, staged.classifier / GRAPH, tolerance)
-            _write_report(staged.classifier / REPORT, model_id, loaded, report)
+            _write_report(staged.classifier / REPORT, model_id, loaded, layout, report)
             # Triton's label file has one label a line.
             lines = [" ".join(label.splitlines()) for label in loaded.labels]
             staged.labels.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -68,6 +72,19 @@ def export_model(
     return version
 
 
+def _choose_layout(
+    loaded: source.Source, requested: str | None, progress: Callable[[str], None]
+) -> str:
+    name = type(loaded.model).__name__
+    reason = reason_not_packed(loaded.model)
+    if requested == "packed" and reason:
+        raise TextPipelineError(f"{name} cannot be packed ({reason}): use --layout padded")
+    layout = requested or ("padded" if reason else "packed")
+    why = "as requested" if requested else reason or "its architecture allows it"
+    progress(f"building the {layout} graph of {name} ({why})")
+    return layout
+
+
 @contextmanager
 def _directory_of(model_id: str) -> Iterator[str]:
     """Where the model is: `default` is put together in a temporary folder."""
@@ -80,14 +97,14 @@ def _directory_of(model_id: str) -> Iterator[str]:
 
 
 def _write_report(
-    path: Path, model_id: str, loaded: source.Source, report: gate.GateReport
+    path: Path, model_id: str, loaded: source.Source, layout: str, report: gate.GateReport
 ) -> None:
     content = {
         "model": model_id,
         "architecture": type(loaded.model).__name__,
         "labels": len(loaded.labels),
         "max_tokens": loaded.max_tokens,
-        "layout": "padded",
+        "layout": layout,
         "precision": "fp32",
         "gate": asdict(report),
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},

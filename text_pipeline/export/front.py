@@ -6,6 +6,9 @@ type checkers cannot read them (pyproject.toml leaves the file out).
 
 from onnxscript import INT32, INT64, script
 from onnxscript import opset18 as op
+from onnxscript.values import Opset
+
+msft = Opset("com.microsoft", 1)
 
 
 @script()
@@ -30,3 +33,92 @@ def padded_front(
     padded_attention_mask = op.Where(inside, op.Gather(attention_mask, index), zero)
     padded_token_type_ids = op.Where(inside, op.Gather(token_type_ids, index), zero)
     return padded_input_ids, padded_attention_mask, padded_token_type_ids
+
+
+@script()
+def packed_front(
+    input_ids: INT64["tokens"],
+    attention_mask: INT64["tokens"],
+    token_type_ids: INT64["tokens"],
+    item_length: INT32["items"],
+):
+    """Drops padding and sorts items by length, so that equal ones lie side by side.
+
+    "row" counts items in that order. Per kept token: id, segment, position and row; per item in
+    its own order: first token, row and token count; per group of equally long items: length, items.
+    """
+    zero = op.Constant(value_int=0)
+    last = op.Constant(value_ints=[-1])
+    kept = op.Reshape(op.NonZero(attention_mask), last)
+    # Real tokens of an item: a difference of the running total over all tokens.
+    end = op.CumSum(op.Cast(item_length, to=7), zero)
+    total = op.Concat(op.Constant(value_ints=[0]), op.CumSum(attention_mask, zero), axis=0)
+    item_end = op.Gather(total, end)
+    item_start = op.Concat(op.Constant(value_ints=[0]), op.Slice(item_end, [0], [-1]), axis=0)
+    item_count = item_end - item_start
+    items = op.Shape(item_count)
+    row_count, item_of_row = op.TopK(item_count, items, largest=0)
+    _, item_row = op.TopK(item_of_row, items, largest=0)
+    # A grid of [rows, longest] positions; those inside their row, in order, are the tokens.
+    longest = op.ReduceMax(row_count, keepdims=0)
+    column = op.Unsqueeze(op.Range(zero, longest, op.Constant(value_int=1)), [0])
+    inside = op.Reshape(op.Less(column, op.Unsqueeze(row_count, [1])), last)
+    start = op.Unsqueeze(op.Gather(item_start, item_of_row), [1])
+    token = op.Gather(kept, op.Compress(op.Reshape(start + column, last), inside))
+    row = op.Unsqueeze(op.Range(zero, op.Squeeze(items, [0]), op.Constant(value_int=1)), [1])
+    grid = op.Concat(items, op.Reshape(longest, last), axis=0)
+    token_position = op.Compress(op.Reshape(op.Expand(column, grid), last), inside)
+    token_row = op.Compress(op.Reshape(op.Expand(row, grid), last), inside)
+    item_first = op.Gather(op.CumSum(row_count, zero, exclusive=1), item_row)
+    group_length, _, _, group_items = op.Unique(row_count)
+    packed_input_ids = op.Gather(input_ids, token)
+    packed_token_type_ids = op.Gather(token_type_ids, token)
+    return (
+        packed_input_ids,
+        packed_token_type_ids,
+        token_position,
+        token_row,
+        item_first,
+        item_row,
+        item_count,
+        group_length,
+        group_items,
+    )
+
+
+@script(Opset("text_pipeline", 1))
+def PackedAttention(  # noqa: N802 - an operator's name
+    query,
+    key,
+    value,
+    group_length,
+    group_items,
+    num_heads: int,
+    scale: float,
+):
+    """Attention inside each item, for tokens [tokens, hidden] sorted by the length of their items.
+
+    Items of one length are one batch of com.microsoft.MultiHeadAttention: as many steps as there
+    are lengths, and no padding.
+    """
+    end = op.CumSum(group_length * group_items, op.Constant(value_int=0))
+    groups = op.Squeeze(op.Shape(group_length), [0])
+    any_size = op.Constant(value_ints=[-1])
+    hidden = op.Slice(op.Shape(query), [1], [2])
+    tokens_shape = op.Concat(any_size, hidden, axis=0)
+    attended = op.SequenceEmpty(dtype=1)
+    for i in range(groups):
+        index = op.Unsqueeze(i, [0])
+        length = op.Gather(group_length, index)
+        stop = op.Gather(end, index)
+        start = stop - length * op.Gather(group_items, index)
+        items_shape = op.Concat(any_size, length, hidden, axis=0)
+        attention = msft.MultiHeadAttention(
+            op.Reshape(op.Slice(query, start, stop), items_shape),
+            op.Reshape(op.Slice(key, start, stop), items_shape),
+            op.Reshape(op.Slice(value, start, stop), items_shape),
+            num_heads=num_heads,
+            scale=scale,
+        )
+        attended = op.SequenceInsert(attended, op.Reshape(attention, tokens_shape))
+    return op.ConcatFromSequence(attended, axis=0)

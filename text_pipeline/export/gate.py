@@ -10,7 +10,7 @@ import torch
 
 from text_pipeline import corpus
 from text_pipeline.errors import ExportRejectedError
-from text_pipeline.export.graph import TENSOR_OUTPUTS, TOKEN_INPUTS, ClassifierHeads
+from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS, PaddedClassifier
 from text_pipeline.export.source import Source
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def gate_texts(source: Source) -> list[str]:
 
 def pytorch_outputs(source: Source, texts: Sequence[Text]) -> Iterator[Outputs]:
     """What PyTorch answers to every text or sentence pair alone, without padding."""
-    heads = ClassifierHeads(source).eval()
+    heads = PaddedClassifier(source).eval()
     for text in texts:
         encoded = source.tokenizer(
             *columns([text]), truncation=True, max_length=source.max_tokens, return_tensors="pt"

@@ -1,85 +1,41 @@
 """The ONNX graph: ragged tokens in, labelled scores out.
 
-Three parts: a front that lays the flat tokens of all items out as `[items, longest]`, the model
-itself with its output heads as `torch.onnx` exports it, and the label names.
+Three parts: a front (front.py) that turns the flat tokens of a ragged batch into what the body
+takes, the body, which is the model with its output heads as `torch.onnx` exports it, and the label
+names. The body is *packed* (packed.py) or *padded* (PaddedClassifier in heads.py).
 """
 
-import inspect
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import onnx_ir as ir
 import torch
 from onnx_ir.convenience import replace_all_uses_with
 from onnx_ir.passes.common import NameFixPass
+from onnxscript.values import OnnxFunction
 from torch import nn
 
-from text_pipeline.export.front import padded_front
+from text_pipeline.export.front import PackedAttention, packed_front, padded_front
+from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS, PaddedClassifier
+from text_pipeline.export.packed import PACKED_INPUTS, PackedClassifier
 from text_pipeline.export.source import Source
-
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig
 
 OPSET = 18
 IR_VERSION = 10
 """What ONNX Runtime 1.19 and later, and so every container since 24.10, can load."""
 
-TOKEN_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-TENSOR_OUTPUTS = ("scores", "probabilities", "logits", "embedding")
+LAYOUTS = ("packed", "padded")
 
 
-class ClassifierHeads(nn.Module):
-    """A Hugging Face classifier with all outputs of DESIGN.md except the label names."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__()
-        self.model = source.model
-        self.takes_segments = source.has_segments and (
-            "token_type_ids" in inspect.signature(source.model.forward).parameters
-        )
-        self.activation = activation(source.model.config)
-
-    def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        """INT64 [items, tokens] each -> scores, probabilities, logits, embedding, class order.
-
-        The embedding is the mean of the last hidden state over the attended tokens, of length 1.
-        """
-        segments = {"token_type_ids": token_type_ids} if self.takes_segments else {}
-        output = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            output_hidden_states=True,
-            **segments,
-        )
-        logits = output.logits
-        probabilities = self.activation(logits)
-        # TopK of all classes: sorted, and equal scores in class order.
-        scores, order = torch.topk(probabilities, probabilities.shape[-1], dim=-1)
-        hidden = output.hidden_states[-1]
-        weight = attention_mask.unsqueeze(-1).to(hidden.dtype)
-        # A row of no tokens has no mean; 1 keeps it zero instead of NaN.
-        mean = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
-        embedding = nn.functional.normalize(mean, dim=-1)
-        return scores, probabilities, logits, embedding, order
-
-
-def activation(config: "PretrainedConfig") -> nn.Module:
-    """From logits to scores, by the configuration's `problem_type`.
-
-    A head of one output without a problem type is a regression: its value is the score.
-    """
-    if config.problem_type == "multi_label_classification":
-        return nn.Sigmoid()
-    if config.problem_type == "regression" or config.num_labels == 1:
-        return nn.Identity()
-    return nn.Softmax(dim=-1)
-
-
-def build(source: Source) -> ir.Model:
-    """The complete graph with the contract of `text_classifier_onnx`."""
-    model = _export_padded(source)
-    _prepend_ragged_front(model, source.tokenizer.pad_token_id or 0)
+def build(source: Source, layout: str) -> ir.Model:
+    """The complete graph with the contract of `text_classifier_onnx`, in one of LAYOUTS."""
+    if layout == "packed":
+        model = _export_packed(source)
+        _prepend(model, packed_front, {})
+        _define(model, PackedAttention)
+    else:
+        model = _export_padded(source)
+        _prepend(model, padded_front, {"pad_token_id": source.tokenizer.pad_token_id or 0})
     _append_labels(model, source.labels)
     # torch.onnx names values after operators: one is already called "embedding".
     NameFixPass()(model)
@@ -89,20 +45,49 @@ def build(source: Source) -> ir.Model:
 
 
 def _export_padded(source: Source) -> ir.Model:
-    """The model and its heads on `[items, longest]` tokens."""
+    """The body on `[items, longest]` tokens."""
     # Two items and more than one token: torch.export would fix a dimension of size 1.
     example = source.tokenizer(["a text", "another one"], padding=True, return_tensors="pt")
     input_ids = example["input_ids"]
     arguments = (input_ids, torch.ones_like(input_ids), torch.zeros_like(input_ids))
     shape = {0: torch.export.Dim("items"), 1: torch.export.Dim("longest", max=source.max_tokens)}
+    names = [f"padded_{name}" for name in TOKEN_INPUTS]
+    return _export(PaddedClassifier(source), arguments, names, [shape] * len(arguments))
+
+
+def _export_packed(source: Source) -> ir.Model:
+    """The body on the tensors of `packed_front`, here of three items of 2, 3 and 3 tokens."""
+    token, item, group = (torch.export.Dim(name) for name in ("tokens", "items", "groups"))
+    tensors = {
+        "packed_input_ids": ([5, 6, 7, 8, 9, 10, 11, 12], token),
+        "packed_token_type_ids": ([0] * 8, token),
+        "token_position": ([0, 1, 0, 1, 2, 0, 1, 2], token),
+        "token_row": ([0, 0, 1, 1, 1, 2, 2, 2], token),
+        "item_first": ([2, 0, 5], item),
+        "item_row": ([1, 0, 2], item),
+        "item_count": ([3, 2, 3], item),
+        "group_length": ([2, 3], group),
+        "group_items": ([1, 2], group),
+    }
+    arguments = [torch.tensor(tensors[name][0]) for name in PACKED_INPUTS]
+    shapes = [{0: tensors[name][1]} for name in PACKED_INPUTS]
+    return _export(PackedClassifier(source), arguments, PACKED_INPUTS, shapes)
+
+
+def _export(
+    body: nn.Module,
+    arguments: Sequence[torch.Tensor],
+    input_names: Sequence[str],
+    dynamic_shapes: Sequence[Any],
+) -> ir.Model:
     program = torch.onnx.export(
-        ClassifierHeads(source).eval(),
-        arguments,
+        body.eval(),
+        tuple(arguments),
         dynamo=True,
         opset_version=OPSET,
-        input_names=[f"padded_{name}" for name in TOKEN_INPUTS],
+        input_names=input_names,
         output_names=[*TENSOR_OUTPUTS, "class_order"],
-        dynamic_shapes=(shape, shape, shape),
+        dynamic_shapes=tuple(dynamic_shapes),
         verbose=False,
     )
     if program is None:
@@ -110,27 +95,40 @@ def _export_padded(source: Source) -> ir.Model:
     return program.model
 
 
-def _prepend_ragged_front(model: ir.Model, pad_token_id: int) -> None:
-    """Gives the graph the flat inputs of the contract instead of padded ones."""
-    front = cast(ir.Model, ir.from_proto(padded_front.to_model_proto())).graph
-    constant = ir.tensor(pad_token_id, dtype=ir.DataType.INT64, name="pad_token_id")
-    initializer = ir.Value(name="pad_token_id", const_value=constant)
-    pad_input = front.inputs.pop()
-    replace_all_uses_with(pad_input, initializer)
-    model.graph.register_initializer(initializer)
-    nodes, outputs = list(front), list(front.outputs)
-    front.outputs.clear()
-    front.remove(nodes)
+def _prepend(model: ir.Model, front: OnnxFunction, constants: Mapping[str, int]) -> None:
+    """Puts a front before the body: its outputs, in order, take the place of the body's inputs.
+
+    Inputs of the front that are named in `constants` become those INT64 scalars.
+    """
+    graph = cast(ir.Model, ir.from_proto(front.to_model_proto())).graph
+    inputs, outputs, nodes = list(graph.inputs), list(graph.outputs), list(graph)
+    graph.inputs.clear()
+    graph.outputs.clear()
+    graph.remove(nodes)
     model.graph.insert_before(model.graph[0], nodes)
-    for padded, value in zip(model.graph.inputs, outputs, strict=True):
-        replace_all_uses_with(padded, value)
+    for body_input, value in zip(model.graph.inputs, outputs, strict=True):
+        value.type, value.shape = body_input.type, body_input.shape
+        replace_all_uses_with(body_input, value)
     model.graph.inputs.clear()
-    flat = list(front.inputs)
-    front.inputs.clear()
-    model.graph.inputs.extend(flat)
+    for value in inputs:
+        if (constant := constants.get(value.name or "")) is not None:
+            value.const_value = ir.tensor(constant, dtype=ir.DataType.INT64)
+            model.graph.register_initializer(value)
+        else:
+            model.graph.inputs.append(value)
 
 
-def _append_labels(model: ir.Model, labels: list[str]) -> None:
+def _define(model: ir.Model, operator: OnnxFunction) -> None:
+    """Adds an operator of our own to the model, as a model-local function."""
+    function = ir.from_proto(operator.to_function_proto())
+    # The function's subgraphs use it, too, but only its own level is looked at.
+    function.opset_imports["com.microsoft"] = 1
+    model.opset_imports["com.microsoft"] = 1
+    model.opset_imports[function.domain] = 1
+    model.functions[function.identifier()] = function
+
+
+def _append_labels(model: ir.Model, labels: Sequence[str]) -> None:
     """Replaces the class order by the label names in that order."""
     order = model.graph.outputs.pop()
     names = ir.Value(

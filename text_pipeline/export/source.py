@@ -1,5 +1,6 @@
 """The model to export: a Hugging Face sequence classifier, checked before anything is built."""
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,9 +26,11 @@ class Source:
     """Longest input the model takes, special tokens included."""
 
     @property
-    def has_segments(self) -> bool:
+    def takes_segments(self) -> bool:
         """Whether the model is given token_type_ids, as `model(**tokenizer(text))` would."""
-        return "token_type_ids" in self.tokenizer.model_input_names
+        return "token_type_ids" in self.tokenizer.model_input_names and (
+            "token_type_ids" in inspect.signature(self.model.forward).parameters
+        )
 
 
 def load(model_id: str, max_tokens: int | None = None) -> Source:

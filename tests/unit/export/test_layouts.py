@@ -1,0 +1,118 @@
+"""Both layouts of every architecture answer as PyTorch does, alone, mixed and padded."""
+
+import copy
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import tiny_models
+from text_pipeline import corpus
+from text_pipeline.errors import TextPipelineError
+from text_pipeline.export import exporter, gate, graph, packed, source
+from text_pipeline.repository import Repository
+
+PACKED = sorted(packed.ENCODERS)
+GRAPHS = [(name, "packed") for name in PACKED] + [
+    (name, "padded") for name in tiny_models.ARCHITECTURES
+]
+TEXTS = corpus.mixed(24, seed=6)
+INVARIANCE = 1e-5
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory):
+    """The model and the session of an architecture's graph, each built once."""
+
+    @cache
+    def build(name: str, layout: str) -> tuple[source.Source, onnxruntime.InferenceSession]:
+        folder = tmp_path_factory.mktemp(name)
+        loaded = source.load(str(tiny_models.architecture(folder, name)))
+        before = copy.deepcopy(loaded.model.state_dict())
+        ir.save(graph.build(loaded, layout), folder / "model.onnx")
+        assert all((before[key] == value).all() for key, value in loaded.model.state_dict().items())
+        return loaded, onnxruntime.InferenceSession(folder / "model.onnx")
+
+    return build
+
+
+@pytest.mark.parametrize(("name", "layout"), GRAPHS)
+def test_graph_equals_pytorch(built, name: str, layout: str) -> None:
+    loaded, session = built(name, layout)
+    texts = [*gate.ODD_TEXTS, "word " * 300, *TEXTS]
+    reference = list(gate.pytorch_outputs(loaded, texts))
+    assert np.ptp([outputs["logits"] for outputs in reference], axis=0).min() > 0.01
+    for batch_size in (1, 7, len(texts)):
+        answers = gate.graph_outputs(session, loaded, texts, batch_size)
+        for expected, found in zip(reference, answers, strict=True):
+            for output in gate.TENSOR_OUTPUTS:
+                np.testing.assert_allclose(found[output], expected[output], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "layout"), [g for g in GRAPHS if g[0] in ("bert", "roberta")])
+def test_sentence_pairs_equal_pytorch(built, name: str, layout: str) -> None:
+    """BERT tells the segments apart by token_type_ids, RoBERTa has none."""
+    loaded, session = built(name, layout)
+    pairs = [("a question", "an answer"), ("short", ""), ("one", "many words " * 9)]
+    for pair, expected in zip(pairs, gate.pytorch_outputs(loaded, pairs), strict=True):
+        encoded = loaded.tokenizer(*gate.columns([pair]))
+        length = len(encoded["input_ids"][0])
+        feed = {
+            name: np.array(encoded.get(name, [[0] * length])[0], np.int64)
+            for name in gate.TOKEN_INPUTS
+        }
+        feed["item_length"] = np.array([length], np.int32)
+        (logits,) = session.run(["logits"], feed)
+        np.testing.assert_allclose(logits[0], expected["logits"], atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "layout"), GRAPHS)
+def test_padding_inside_a_request_changes_nothing(built, name: str, layout: str) -> None:
+    """A request of several texts comes padded to its longest, with a mask."""
+    loaded, session = built(name, layout)
+    encoded = loaded.tokenizer(TEXTS, padding=True, truncation=True, max_length=40)
+    length = len(encoded["input_ids"][0])
+    zeros = [[0] * length] * len(TEXTS)
+    feed = {
+        name: np.array(encoded.get(name, zeros), np.int64).reshape(-1) for name in gate.TOKEN_INPUTS
+    }
+    feed["item_length"] = np.full(len(TEXTS), length, np.int32)
+    together = session.run(["logits", "embedding"], feed)
+    alone = gate.ragged_feed(loaded.tokenizer, TEXTS, 40)
+    for found, expected in zip(together, session.run(["logits", "embedding"], alone), strict=True):
+        np.testing.assert_allclose(found, expected, atol=INVARIANCE)
+
+
+@pytest.mark.parametrize(("name", "layout"), [g for g in GRAPHS if g[0] in ("bert", "roberta")])
+def test_answer_alone_is_the_answer_in_any_batch(built, name: str, layout: str) -> None:
+    loaded, session = built(name, layout)
+    alone = list(gate.graph_outputs(session, loaded, TEXTS, 1))
+
+    @settings(max_examples=40, deadline=None)
+    @given(rows=st.lists(st.sampled_from(range(len(TEXTS))), min_size=1, max_size=64))
+    def check(rows: list[int]) -> None:
+        texts = [TEXTS[row] for row in rows]
+        answers = gate.graph_outputs(session, loaded, texts, len(texts))
+        for row, found in zip(rows, answers, strict=True):
+            for output in gate.TENSOR_OUTPUTS:
+                difference = np.abs(found[output] - alone[row][output]).max()
+                assert difference <= INVARIANCE * max(1, np.abs(alone[row][output]).max())
+
+    check()
+
+
+def test_default_is_packed_where_the_architecture_allows(tmp_path: Path) -> None:
+    for name, layout in (("electra", "packed"), ("mpnet", "padded")):
+        lines: list[str] = []
+        model = tiny_models.architecture(tmp_path / name, name)
+        repository = Repository(tmp_path / f"{name}-repository")
+        exporter.export_model(str(model), repository, progress=lines.append)
+        assert any(line.startswith(f"building the {layout} graph") for line in lines)
+    assert any("no packed form of the architecture mpnet" in line for line in lines)
+    with pytest.raises(TextPipelineError, match="MPNetForSequenceClassification cannot be packed"):
+        exporter.export_model(str(model), repository, layout="packed", progress=lines.append)
