@@ -3,16 +3,16 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO
 
-from text_pipeline.client import Classification, Text
+from text_pipeline.client import Classification, PipelineClient, Text
 from text_pipeline.errors import TextPipelineError
 
 STANDARD_STREAM = "-"
-FORMATS = ("lines", "jsonl")
 
 Record = dict[str, Any]
 
@@ -44,14 +44,15 @@ class RecordFile:
             for number, line in enumerate(file, start=1):
                 self.bytes_read += len(line)
                 try:
-                    yield parse(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+                    record = parse(line.decode("utf-8-sig" if number == 1 else "utf-8"))
                 except UnicodeDecodeError as error:
                     raise TextPipelineError(
                         f"{self.path} line {number}: not UTF-8 at byte {error.start} "
-                        f"(0x{line[error.start]:02x})"
+                        f"(0x{error.object[error.start]:02x})"
                     ) from None
                 except ValueError as error:
                     raise TextPipelineError(f"{self.path} line {number}: {error}") from None
+                yield record
 
     @contextmanager
     def _open(self) -> Iterator[BinaryIO]:
@@ -66,41 +67,92 @@ class RecordFile:
             yield file
 
 
-def text_of(record: Record) -> Text:
-    """What the record asks to classify."""
-    return (record["text"], record["text_pair"]) if "text_pair" in record else record["text"]
+def classify_records(
+    client: PipelineClient, records: Iterable[Record], **options: Any
+) -> Iterator[Record]:
+    """Yields every record with its answer; `options` are those of `PipelineClient.classify`."""
+    waiting: deque[Record] = deque()
+
+    def texts() -> Iterator[Text]:
+        for record in records:
+            waiting.append(record)
+            pair = record.get("text_pair")
+            yield record["text"] if pair is None else (record["text"], pair)
+
+    for answer in client.classify(texts(), **options):
+        yield answered(waiting.popleft(), answer)
 
 
-def answered(record: Record, answer: Classification, top_k: int | None = None) -> Record:
-    """The record with its answer: the best label and score, the `top_k` best, and the counts."""
-    return record | {
+def answered(record: Record, answer: Classification) -> Record:
+    """The record with its answer: the best label and score, all labels and scores, the counts.
+
+    A field of the record that has the name of one of these is kept as `input_<name>`: records
+    with a `label` to compare with are common.
+    """
+    answer_fields = {
         "label": answer.labels[0],
         "score": answer.scores[0],
-        "labels": answer.labels[:top_k],
-        "scores": answer.scores[:top_k],
+        "labels": answer.labels,
+        "scores": answer.scores,
         "token_count": answer.token_count,
         "truncated": answer.truncated,
     }
+    kept: Record = {}
+    for name, value in record.items():
+        while name in answer_fields or name in kept:
+            name = f"input_{name}"
+        kept[name] = value
+    return kept | answer_fields
 
 
-def write(record: Record, file: TextIO) -> None:
-    """Writes one JSON line."""
-    # Bytes that were no UTF-8 came in as lone surrogates; only \u escapes can carry them.
-    file.write(json.dumps(record, ensure_ascii=False) + "\n")
+def write(record: Record, file: BinaryIO) -> None:
+    """Writes one JSON line, in UTF-8 whatever the locale."""
+    try:
+        line = json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        # A lone surrogate in another field than the text; only a \\u escape can carry it.
+        line = json.dumps(record).encode()
+    file.write(line + b"\n")
+    # Whoever reads a pipe sees every answer when it comes.
+    file.flush()
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[TextIO]:
-    """A file that appears under its name only when the block ends without an error."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("x", encoding="utf-8") as file:
+def output(path: Path | None) -> Iterator[BinaryIO]:
+    """The file to write to: a complete one at `path`, or standard output."""
+    with nullcontext(sys.stdout.buffer) if path is None else replacing(path) as file:
+        yield file
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears under its name only when the block ends without an error.
+
+    A link stays one: the file it points to is replaced. Devices and pipes are written directly.
+    """
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        with _errors_of(path), target.open("wb") as file:
             yield file
-        temporary.replace(path)
-    except OSError as error:
-        raise TextPipelineError(f"{path}: {error.strerror}") from error
+        return
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with _errors_of(path), temporary.open("xb") as file:
+            yield file
+        with _errors_of(path):
+            temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise TextPipelineError(f"{path}: {error.strerror}") from error
 
 
 def _parse_line(line: str) -> Record:
@@ -112,9 +164,12 @@ def _parse_object(line: str) -> Record:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON ({error.msg} at column {error.colno})") from None
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
     if not isinstance(record, dict):
         raise ValueError(f"expected an object with a field text, got {type(record).__name__}")
     for field in ("text", "text_pair"):
-        if (field == "text" or field in record) and not isinstance(record.get(field), str):
-            raise ValueError(f"field {field}: expected a string, got {record.get(field)!r:.40}")
+        value = record.get(field)
+        if not isinstance(value, str) and (field == "text" or value is not None):
+            raise ValueError(f"field {field}: expected a string, got {value!r:.40}")
     return record
