@@ -83,6 +83,11 @@ def serve(repository: Path, log: Path | None, **options: Any) -> None:
     help="Model repository to publish in; made if it does not exist.",
 )
 @click.option("--version", type=click.IntRange(1), help="Default: the next free one.")
+@click.option(
+    "--layout",
+    type=click.Choice(["packed", "padded"]),
+    help="Packed computes no padding. Default: packed where the architecture allows.",
+)
 @click.option("--max-tokens", type=click.IntRange(1), help="Shorten the model's own limit.")
 @click.option(
     "--tolerance",
