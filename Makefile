@@ -41,7 +41,7 @@ $(VENV)/.serve: pyproject.toml requirements.lock scripts/create-venv
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.serve
-	@$(INSTALL) --editable '.[dev]'
+	@$(INSTALL) --editable '.[dev,load]'
 	@touch $@
 
 clean:

@@ -47,7 +47,7 @@ def export_model(
     repository then is as it was.
     """
     version = repository.new_version(version)
-    with _quiet_libraries(), _directory_of(model_id) as directory:
+    with quiet_libraries(), _directory_of(model_id) as directory:
         progress(f"loading {model_id}")
         loaded = source.load(directory, max_tokens)
         layout = _choose_layout(loaded, layout, progress)
@@ -113,7 +113,7 @@ def _write_report(
 
 
 @contextmanager
-def _quiet_libraries() -> Iterator[None]:
+def quiet_libraries() -> Iterator[None]:
     """Keeps the libraries' notes about their own internals away from the user's terminal."""
     verbosity = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
