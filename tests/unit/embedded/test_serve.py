@@ -43,9 +43,9 @@ def run(repository: Repository, progress: Callable[[str], None] = print, **optio
 
 
 def tritonserver() -> psutil.Process:
-    """This process's own tritonserver."""
-    (server,) = [child for child in psutil.Process().children() if child.name() == "tritonserver"]
-    return server
+    """The tritonserver that this process started last: the suite may have one of its own."""
+    servers = [child for child in psutil.Process().children() if child.name() == "tritonserver"]
+    return max(servers, key=lambda server: server.create_time())
 
 
 def when_ready(messages: list[str], act: Callable[[], None]) -> Callable[[str], None]:
