@@ -192,7 +192,8 @@ def write_plot(figures: Sequence[Figure], path: Path) -> None:
         axes.get_xaxis().set_major_formatter("{x:.0f}")
         axes.minorticks_off()
         axes.grid(alpha=0.3)
-    plot.axes[0].legend()
+    handles, names = plot.axes[0].get_legend_handles_labels()
+    plot.legend(handles, names, loc="outside lower center", ncols=len(WAYS))
     plot.savefig(path, dpi=110)
 
 
