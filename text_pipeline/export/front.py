@@ -5,7 +5,7 @@ type checkers cannot read them (pyproject.toml leaves the file out).
 """
 
 from onnxscript import INT32, INT64, script
-from onnxscript import opset18 as op
+from onnxscript import opset21 as op
 from onnxscript.values import Opset
 
 msft = Opset("com.microsoft", 1)
@@ -96,29 +96,41 @@ def PackedAttention(  # noqa: N802 - an operator's name
     num_heads: int,
     scale: float,
 ):
-    """Attention inside each item, for tokens [tokens, hidden] sorted by the length of their items.
+    """Attention inside each item, for [1, tokens, hidden] sorted by the length of their items.
 
     Items of one length are one batch of com.microsoft.MultiHeadAttention: as many steps as there
-    are lengths, and no padding.
+    are lengths, and no padding. One length alone, so every single text, needs no Loop: that costs
+    more than a short text's attention.
     """
-    end = op.CumSum(group_length * group_items, op.Constant(value_int=0))
     groups = op.Squeeze(op.Shape(group_length), [0])
-    any_size = op.Constant(value_ints=[-1])
-    hidden = op.Slice(op.Shape(query), [1], [2])
-    tokens_shape = op.Concat(any_size, hidden, axis=0)
-    attended = op.SequenceEmpty(dtype=1)
-    for i in range(groups):
-        index = op.Unsqueeze(i, [0])
-        length = op.Gather(group_length, index)
-        stop = op.Gather(end, index)
-        start = stop - length * op.Gather(group_items, index)
-        items_shape = op.Concat(any_size, length, hidden, axis=0)
+    hidden = op.Slice(op.Shape(query), [2], [3])
+    one_row = op.Concat(op.Constant(value_ints=[1, -1]), hidden, axis=0)
+    if groups == 1:
+        items_shape = op.Concat(op.Constant(value_ints=[-1]), group_length, hidden, axis=0)
         attention = msft.MultiHeadAttention(
-            op.Reshape(op.Slice(query, start, stop), items_shape),
-            op.Reshape(op.Slice(key, start, stop), items_shape),
-            op.Reshape(op.Slice(value, start, stop), items_shape),
+            op.Reshape(query, items_shape),
+            op.Reshape(key, items_shape),
+            op.Reshape(value, items_shape),
             num_heads=num_heads,
             scale=scale,
         )
-        attended = op.SequenceInsert(attended, op.Reshape(attention, tokens_shape))
-    return op.ConcatFromSequence(attended, axis=0)
+        attended = op.Reshape(attention, one_row)
+    else:
+        end = op.CumSum(group_length * group_items, op.Constant(value_int=0))
+        parts = op.SequenceEmpty(dtype=1)
+        for i in range(groups):
+            index = op.Unsqueeze(i, [0])
+            length = op.Gather(group_length, index)
+            stop = op.Gather(end, index)
+            start = stop - length * op.Gather(group_items, index)
+            group_shape = op.Concat(op.Constant(value_ints=[-1]), length, hidden, axis=0)
+            part = msft.MultiHeadAttention(
+                op.Reshape(op.Slice(query, start, stop, [1]), group_shape),
+                op.Reshape(op.Slice(key, start, stop, [1]), group_shape),
+                op.Reshape(op.Slice(value, start, stop, [1]), group_shape),
+                num_heads=num_heads,
+                scale=scale,
+            )
+            parts = op.SequenceInsert(parts, op.Reshape(part, one_row))
+        attended = op.ConcatFromSequence(parts, axis=1)
+    return attended

@@ -20,7 +20,7 @@ from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS, PaddedClass
 from text_pipeline.export.packed import PACKED_INPUTS, PackedClassifier
 from text_pipeline.export.source import Source
 
-OPSET = 18
+OPSET = 21
 IR_VERSION = 10
 """What ONNX Runtime 1.19 and later, and so every container since 24.10, can load."""
 

@@ -123,7 +123,7 @@ class PackedClassifier(nn.Module):
     ) -> tuple[torch.Tensor, None]:
         """[1, heads, tokens, head size] each -> [1, tokens, heads, head size]."""
         _, heads, tokens, size = query.shape
-        rows = [t.transpose(1, 2).reshape(tokens, heads * size) for t in (query, key, value)]
+        rows = [t.transpose(1, 2).reshape(1, tokens, heads * size) for t in (query, key, value)]
         if self.groups is None:
             raise RuntimeError("attention before the first forward")
         attended = torch.onnx.ops.symbolic(
@@ -131,7 +131,7 @@ class PackedClassifier(nn.Module):
             (*rows, *self.groups),
             {"num_heads": heads, "scale": float(scaling or size**-0.5)},
             dtype=query.dtype,
-            shape=(tokens, heads * size),
+            shape=(1, tokens, heads * size),
             version=1,
         )
         return attended.reshape(1, tokens, heads, size), None

@@ -1,0 +1,217 @@
+"""int8 on CPU: products of token rows with large weights run in integers, the rest in fp32.
+
+Weights are int8 with a scale for every output channel. Activations are uint8 with a scale for
+every token's row, found while the graph runs: one scale for a whole batch would be faster still,
+but then a text's answer would depend on its neighbours.
+
+A row's scale serves its largest value, so a few large channels cost the others their precision.
+Rows are therefore moved and stretched before they are quantized, by constants that the weights
+and biases take back, without loss in fp32:
+
+* Normalised hidden states have such channels. Each is centred between the smallest and the largest
+  value of a calibration, and divided by SmoothQuant's factor (Xiao et al., 2023, equation 4).
+* What comes out of a GELU or ReLU has a known lower bound: moved to begin at zero, it gets all 256
+  steps.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+from onnx_ir.convenience import replace_all_uses_with
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+from onnx_ir.tape import Tape
+
+SMOOTHING = 0.65
+"""How much of the difficulty goes from activations to weights, 0 to 1.
+
+Root mean square of the logits' error over 1,200 texts with MiniLM: 0.109 at 0.5, 0.097 at 0.6 to
+0.7, 0.106 at 0.8.
+"""
+
+LEAST_ELEMENTS = 2**14
+"""Smaller weights stay fp32: their product is cheap and quantizing its input is not."""
+
+# The lower bound of an activation function's values.
+LOWEST = {"Gelu": -0.17, "BiasGelu": -0.17, "Relu": 0.0}
+
+Feed = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The smallest and the largest value of every channel, FP32 [channels]."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+
+def quantize(model: ir.Model, calibration: Iterable[Feed]) -> int:
+    """Rewrites a complete fp32 graph in place and returns the number of products it changed.
+
+    `calibration` are inputs of the graph; real texts, for the ranges of its hidden states.
+    """
+    products: dict[ir.Value, list[ir.Node]] = {}
+    for node in model.graph:
+        if _is_large_product(node):
+            products.setdefault(_input(node, 0), []).append(node)
+    normalised = [x for x in products if _operator(x) == "LayerNormalization"]
+    ranges = dict(zip(normalised, _ranges(model, normalised, calibration), strict=True))
+    for x, nodes in products.items():
+        _quantize(model.graph, x, nodes, ranges.get(x))
+    model.opset_imports["com.microsoft"] = 1
+    RemoveUnusedNodesPass()(model)
+    return sum(map(len, products.values()))
+
+
+def _is_large_product(node: ir.Node) -> bool:
+    """A product of tokens, [..., tokens, n], with constant weights; those of items are Gemm."""
+    if node.op_type != "MatMul":
+        return False
+    weight = _input(node, 1).const_value
+    return weight is not None and len(weight.shape) == 2 and weight.size >= LEAST_ELEMENTS
+
+
+def _ranges(model: ir.Model, values: Sequence[ir.Value], feeds: Iterable[Feed]) -> list[Range]:
+    """The range of each value over all feeds."""
+    outputs = len(model.graph.outputs)
+    model.graph.outputs.extend(values)
+    serialized = ir.to_proto(model).SerializeToString()
+    del model.graph.outputs[outputs:]
+    session = onnxruntime.InferenceSession(serialized, providers=["CPUExecutionProvider"])
+    names = [value.name for value in values]
+    lows, highs = [np.float32(np.inf)] * len(values), [np.float32(-np.inf)] * len(values)
+    for feed in feeds:
+        for i, found in enumerate(session.run(names, feed)):
+            rows = found.reshape(-1, found.shape[-1])
+            lows[i] = np.minimum(lows[i], rows.min(axis=0))
+            highs[i] = np.maximum(highs[i], rows.max(axis=0))
+    return [Range(low, high) for low, high in zip(lows, highs, strict=True)]
+
+
+def _quantize(graph: ir.Graph, x: ir.Value, nodes: Sequence[ir.Node], range_: Range | None) -> None:
+    """Quantizes one tensor [..., tokens, n] and every product it goes into."""
+    weights = [_weight(node) for node in nodes]
+    channels = len(weights[0])
+    tape = Tape()
+
+    def constant(value: np.ndarray | np.generic, name: str) -> ir.Value:
+        return _constant(graph, value, f"{x.name}_{name}")
+
+    centre = np.zeros(channels, np.float32)
+    rows = x
+    lowest = LOWEST.get(_operator(x))
+    if lowest is not None:
+        centre[:] = lowest
+    elif range_ is not None:
+        centre = (range_.low + range_.high) / 2
+    if centre.any():
+        rows = tape.op("Sub", [rows, constant(centre, "centre")])
+    if range_ is not None:
+        factor = _smoothing((range_.high - range_.low) / 2, weights)
+        rows = tape.op("Mul", [rows, constant(1 / factor, "smoothing")])
+    else:
+        factor = np.ones(channels, np.float32)
+    one_sided = lowest is not None
+    last = constant(np.array([-1], np.int64), "last_axis")
+    peak = tape.op("ReduceMax", [rows if one_sided else tape.op("Abs", [rows]), last])
+    step = tape.op("Mul", [peak, constant(np.float32(1 / (255 if one_sided else 127)), "step")])
+    # A row of zeros has no scale of its own.
+    scale = tape.op("Max", [step, constant(np.finfo(np.float32).tiny, "least")])
+    zero_points = []
+    if not one_sided:
+        # A tensor, for QuantizeLinear wants one for every scale.
+        zero_points = [
+            tape.op(
+                "ConstantOfShape",
+                [tape.op("Shape", [scale])],
+                {"value": ir.tensor(np.array([128], np.uint8))},
+            )
+        ]
+    quantized = tape.op(
+        "QuantizeLinear", [rows, scale, *zero_points], {"axis": -1, "block_size": channels}
+    )
+    graph.insert_before(nodes[0], tape.nodes)
+    one = constant(np.float32(1), "one")
+    zero_point = constant(np.uint8(0 if one_sided else 128), "zero_point")
+    for node, weight in zip(nodes, weights, strict=True):
+        tape = Tape()
+        integers, weight_scale = _quantized_weight(weight * factor[:, None])
+        name = node.outputs[0].name  # a weight may be used twice, as in ALBERT
+        product = tape.op(
+            "MatMulIntegerToFloat",
+            [
+                quantized,
+                _constant(graph, integers, f"{name}_weight"),
+                one,
+                _constant(graph, weight_scale, f"{name}_scale"),
+                zero_point,
+            ],
+            domain="com.microsoft",
+        )
+        product = tape.op("Mul", [product, scale])
+        moved = centre @ weight
+        if moved.any() and not _add_to_bias(graph, node.outputs[0], moved):
+            product = tape.op("Add", [product, _constant(graph, moved, f"{name}_moved")])
+        graph.insert_before(node, tape.nodes)
+        product.shape, product.type = node.outputs[0].shape, node.outputs[0].type
+        replace_all_uses_with(node.outputs[0], product)
+        graph.remove(node, safe=True)
+
+
+def _smoothing(peaks: np.ndarray, weights: Sequence[np.ndarray]) -> np.ndarray:
+    """A factor for every input channel, with the geometric mean 1."""
+    weight_peaks = np.max([np.abs(weight).max(axis=1) for weight in weights], axis=0)
+    least = 1e-5  # of channels that are always zero
+    factor = np.maximum(peaks, least) ** SMOOTHING
+    factor /= np.maximum(weight_peaks, least) ** (1 - SMOOTHING)
+    return factor / np.exp(np.log(factor).mean())
+
+
+def _quantized_weight(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """INT8 [n, m] and its scales, FP32 [m]."""
+    scale = np.maximum(np.abs(weight).max(axis=0) / 127, np.finfo(np.float32).tiny)
+    return np.rint(weight / scale).astype(np.int8), scale.astype(np.float32)
+
+
+def _add_to_bias(graph: ir.Graph, product: ir.Value, moved: np.ndarray) -> bool:
+    """Adds to the constant bias that follows a product; False if there is none."""
+    uses = tuple(product.uses())
+    if len(uses) != 1 or uses[0].node.op_type not in ("Add", "BiasGelu"):
+        return False
+    node, index = uses[0].node, 1 - uses[0].idx
+    bias = _input(node, index).const_value
+    if bias is None or tuple(bias.shape) != moved.shape:
+        return False
+    node.replace_input_with(index, _constant(graph, bias.numpy() + moved, f"{product.name}_bias"))
+    return True
+
+
+def _constant(graph: ir.Graph, value: np.ndarray | np.generic, name: str) -> ir.Value:
+    tensor = ir.tensor(np.asarray(value), name=name)
+    constant = ir.Value(name=name, const_value=tensor)
+    constant.shape, constant.type = tensor.shape, ir.TensorType(tensor.dtype)
+    graph.register_initializer(constant)
+    return constant
+
+
+def _operator(value: ir.Value) -> str:
+    """The operator that makes a value, "" for an input or a constant."""
+    producer = value.producer()
+    return "" if producer is None else producer.op_type
+
+
+def _input(node: ir.Node, index: int) -> ir.Value:
+    value = node.inputs[index]
+    if value is None:
+        raise ValueError(f"{node.op_type} without input {index}")
+    return value
+
+
+def _weight(node: ir.Node) -> np.ndarray:
+    weight = _input(node, 1).const_value
+    if weight is None:
+        raise ValueError(f"{node.op_type} without constant weights")
+    return weight.numpy()
