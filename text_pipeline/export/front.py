@@ -1,14 +1,11 @@
 """The graph's front: from the flat tokens of a ragged batch to what the model's body takes.
 
-Written in ONNX Script: the functions below are compiled to ONNX nodes and never run as Python, so
-type checkers cannot read them (pyproject.toml leaves the file out).
+Written in ONNX Script: the functions are compiled to ONNX nodes and never run as Python, so type
+checkers cannot read them (pyproject.toml leaves the file out).
 """
 
 from onnxscript import INT32, INT64, script
 from onnxscript import opset21 as op
-from onnxscript.values import Opset
-
-msft = Opset("com.microsoft", 1)
 
 
 @script()
@@ -45,7 +42,10 @@ def packed_front(
     """Drops padding and sorts items by length, so that equal ones lie side by side.
 
     "row" counts items in that order. Per kept token: id, segment, position and row; per item in
-    its own order: first token, row and token count; per group of equally long items: length, items.
+    its own order: first token, row and token count; per group of equally long items: length and
+    items; the positions of the longest row. Last, what com.microsoft.PackedMultiHeadAttention
+    asks for: where each token would lie in [rows, longest], the kept ones first and then the
+    padding, and the running total of the rows' tokens. What a body does not use is removed.
     """
     zero = op.Constant(value_int=0)
     last = op.Constant(value_ints=[-1])
@@ -61,7 +61,8 @@ def packed_front(
     _, item_row = op.TopK(item_of_row, items, largest=0)
     # A grid of [rows, longest] positions; those inside their row, in order, are the tokens.
     longest = op.ReduceMax(row_count, keepdims=0)
-    column = op.Unsqueeze(op.Range(zero, longest, op.Constant(value_int=1)), [0])
+    position = op.Range(zero, longest, op.Constant(value_int=1))
+    column = op.Unsqueeze(position, [0])
     inside = op.Reshape(op.Less(column, op.Unsqueeze(row_count, [1])), last)
     start = op.Unsqueeze(op.Gather(item_start, item_of_row), [1])
     token = op.Gather(kept, op.Compress(op.Reshape(start + column, last), inside))
@@ -71,6 +72,11 @@ def packed_front(
     token_row = op.Compress(op.Reshape(op.Expand(row, grid), last), inside)
     item_first = op.Gather(op.CumSum(row_count, zero, exclusive=1), item_row)
     group_length, _, _, group_items = op.Unique(row_count)
+    offset = op.Range(zero, op.Size(inside), op.Constant(value_int=1))
+    real_first = op.Concat(op.Compress(offset, inside), op.Compress(offset, op.Not(inside)), axis=0)
+    token_offset = op.Cast(op.Reshape(real_first, grid), to=6)
+    row_end = op.Concat(op.Constant(value_ints=[0]), op.CumSum(row_count, zero), axis=0)
+    cumulative_sequence_length = op.Cast(row_end, to=6)
     packed_input_ids = op.Gather(input_ids, token)
     packed_token_type_ids = op.Gather(token_type_ids, token)
     return (
@@ -83,54 +89,7 @@ def packed_front(
         item_count,
         group_length,
         group_items,
+        position,
+        token_offset,
+        cumulative_sequence_length,
     )
-
-
-@script(Opset("text_pipeline", 1))
-def PackedAttention(  # noqa: N802 - an operator's name
-    query,
-    key,
-    value,
-    group_length,
-    group_items,
-    num_heads: int,
-    scale: float,
-):
-    """Attention inside each item, for [1, tokens, hidden] sorted by the length of their items.
-
-    Items of one length are one batch of com.microsoft.MultiHeadAttention: as many steps as there
-    are lengths, and no padding. One length alone, so every single text, needs no Loop: that costs
-    more than a short text's attention.
-    """
-    groups = op.Squeeze(op.Shape(group_length), [0])
-    hidden = op.Slice(op.Shape(query), [2], [3])
-    one_row = op.Concat(op.Constant(value_ints=[1, -1]), hidden, axis=0)
-    if groups == 1:
-        items_shape = op.Concat(op.Constant(value_ints=[-1]), group_length, hidden, axis=0)
-        attention = msft.MultiHeadAttention(
-            op.Reshape(query, items_shape),
-            op.Reshape(key, items_shape),
-            op.Reshape(value, items_shape),
-            num_heads=num_heads,
-            scale=scale,
-        )
-        attended = op.Reshape(attention, one_row)
-    else:
-        end = op.CumSum(group_length * group_items, op.Constant(value_int=0))
-        parts = op.SequenceEmpty(dtype=1)
-        for i in range(groups):
-            index = op.Unsqueeze(i, [0])
-            length = op.Gather(group_length, index)
-            stop = op.Gather(end, index)
-            start = stop - length * op.Gather(group_items, index)
-            group_shape = op.Concat(op.Constant(value_ints=[-1]), length, hidden, axis=0)
-            part = msft.MultiHeadAttention(
-                op.Reshape(op.Slice(query, start, stop, [1]), group_shape),
-                op.Reshape(op.Slice(key, start, stop, [1]), group_shape),
-                op.Reshape(op.Slice(value, start, stop, [1]), group_shape),
-                num_heads=num_heads,
-                scale=scale,
-            )
-            parts = op.SequenceInsert(parts, op.Reshape(part, one_row))
-        attended = op.ConcatFromSequence(parts, axis=1)
-    return attended

@@ -6,7 +6,6 @@ one of its fusions is a loss on CPU.
 
 import onnx_ir as ir
 from onnx_ir.convenience import replace_all_uses_with
-from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnxscript.rewriter import pattern
 from onnxscript.rewriter.ort_fusions.bias_gelu import fuse_bias_gelu
 from onnxscript.rewriter.ort_fusions.erfgelu import fuse_erfgelu
@@ -18,7 +17,6 @@ def fuse(model: ir.Model) -> None:
     fuse_bias_gelu(model)
     _SUM_BEFORE_NORMALIZATION.apply_to_model(model)
     _drop_reshapes_that_undo_each_other(model)
-    RemoveUnusedNodesPass()(model)
 
 
 def _add_and_normalize(op, x, y, scale, bias):  # type: ignore[no-untyped-def]

@@ -11,11 +11,17 @@ from typing import Any, cast
 import onnx_ir as ir
 import torch
 from onnx_ir.convenience import replace_all_uses_with
-from onnx_ir.passes.common import NameFixPass
+from onnx_ir.passes.common import (
+    NameFixPass,
+    RemoveUnusedFunctionsPass,
+    RemoveUnusedNodesPass,
+)
 from onnxscript.values import OnnxFunction
 from torch import nn
 
-from text_pipeline.export.front import PackedAttention, packed_front, padded_front
+from text_pipeline.export.attention import BiasedPackedAttention, PackedAttention
+from text_pipeline.export.front import packed_front, padded_front
+from text_pipeline.export.fusion import fuse
 from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS, PaddedClassifier
 from text_pipeline.export.packed import PACKED_INPUTS, PackedClassifier
 from text_pipeline.export.source import Source
@@ -25,26 +31,41 @@ IR_VERSION = 10
 """What ONNX Runtime 1.19 and later, and so every container since 24.10, can load."""
 
 LAYOUTS = ("packed", "padded")
+PRECISIONS = {"cpu": ("fp32", "int8"), "gpu": ("fp16", "fp32")}
+"""What each device takes, its default first."""
 
 
-def build(source: Source, layout: str) -> ir.Model:
-    """The complete graph with the contract of `text_classifier_onnx`, in one of LAYOUTS."""
+def build(source: Source, layout: str, device: str = "cpu", precision: str = "fp32") -> ir.Model:
+    """The complete graph with the contract of `text_classifier_onnx`.
+
+    `layout` is one of LAYOUTS, `device` "cpu" or "gpu", `precision` "fp32" or "fp16"; int8.py makes
+    int8 of fp32. The graph for "gpu" loads only where there is one; "cpu" and "fp16" are slow, but
+    round as a GPU does, so that a machine without one can check what it publishes.
+    """
+    dtype = torch.float16 if precision == "fp16" else torch.float32
     if layout == "packed":
-        model = _export_packed(source)
+        model = _export_packed(source, device, dtype)
         _prepend(model, packed_front, {})
-        _define(model, PackedAttention)
+        if device == "cpu":
+            _define(model, PackedAttention)
+            _define(model, BiasedPackedAttention)
     else:
-        model = _export_padded(source)
+        model = _export_padded(source, dtype)
         _prepend(model, padded_front, {"pad_token_id": source.tokenizer.pad_token_id or 0})
+    if device == "cpu":
+        fuse(model)
     _append_labels(model, source.labels)
+    RemoveUnusedNodesPass()(model)
+    RemoveUnusedFunctionsPass()(model)
     # torch.onnx names values after operators: one is already called "embedding".
     NameFixPass()(model)
+    model.opset_imports["com.microsoft"] = 1
     model.ir_version = IR_VERSION
     model.graph.name = "text_classifier_onnx"
     return model
 
 
-def _export_padded(source: Source) -> ir.Model:
+def _export_padded(source: Source, dtype: torch.dtype) -> ir.Model:
     """The body on `[items, longest]` tokens."""
     # Two items and more than one token: torch.export would fix a dimension of size 1.
     example = source.tokenizer(["a text", "another one"], padding=True, return_tensors="pt")
@@ -52,12 +73,14 @@ def _export_padded(source: Source) -> ir.Model:
     arguments = (input_ids, torch.ones_like(input_ids), torch.zeros_like(input_ids))
     shape = {0: torch.export.Dim("items"), 1: torch.export.Dim("longest", max=source.max_tokens)}
     names = [f"padded_{name}" for name in TOKEN_INPUTS]
-    return _export(PaddedClassifier(source), arguments, names, [shape] * len(arguments))
+    return _export(PaddedClassifier(source, dtype), arguments, names, [shape] * len(arguments))
 
 
-def _export_packed(source: Source) -> ir.Model:
+def _export_packed(source: Source, device: str, dtype: torch.dtype) -> ir.Model:
     """The body on the tensors of `packed_front`, here of three items of 2, 3 and 3 tokens."""
-    token, item, group = (torch.export.Dim(name) for name in ("tokens", "items", "groups"))
+    token, item, group, longest, bound = (
+        torch.export.Dim(name) for name in ("tokens", "items", "groups", "longest", "bounds")
+    )
     tensors = {
         "packed_input_ids": ([5, 6, 7, 8, 9, 10, 11, 12], token),
         "packed_token_type_ids": ([0] * 8, token),
@@ -68,10 +91,18 @@ def _export_packed(source: Source) -> ir.Model:
         "item_count": ([3, 2, 3], item),
         "group_length": ([2, 3], group),
         "group_items": ([1, 2], group),
+        "position": ([0, 1, 2], longest),
+        "token_offset": ([[0, 1, 3], [4, 5, 6], [7, 8, 2]], item, longest),
+        "cumulative_sequence_length": ([0, 2, 5, 8], bound),
     }
-    arguments = [torch.tensor(tensors[name][0]) for name in PACKED_INPUTS]
-    shapes = [{0: tensors[name][1]} for name in PACKED_INPUTS]
-    return _export(PackedClassifier(source), arguments, PACKED_INPUTS, shapes)
+    arguments, shapes = [], []
+    for name in PACKED_INPUTS:
+        values, *dimensions = tensors[name]
+        is_offset = name in ("token_offset", "cumulative_sequence_length")
+        arguments.append(torch.tensor(values, dtype=torch.int32 if is_offset else torch.int64))
+        shapes.append(dict(enumerate(dimensions)))
+    body = PackedClassifier(source, device, dtype)
+    return _export(body, arguments, PACKED_INPUTS, [tuple(shapes)])
 
 
 def _export(
@@ -123,7 +154,6 @@ def _define(model: ir.Model, operator: OnnxFunction) -> None:
     function = ir.from_proto(operator.to_function_proto())
     # The function's subgraphs use it, too, but only its own level is looked at.
     function.opset_imports["com.microsoft"] = 1
-    model.opset_imports["com.microsoft"] = 1
     model.opset_imports[function.domain] = 1
     model.functions[function.identifier()] = function
 

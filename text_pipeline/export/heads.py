@@ -1,5 +1,6 @@
 """What the graph answers beside the label names: the model's logits and what follows from them."""
 
+import copy
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,9 +18,10 @@ TENSOR_OUTPUTS = ("scores", "probabilities", "logits", "embedding")
 class PaddedClassifier(nn.Module):
     """A Hugging Face classifier with all its outputs, run as it is on padded items."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.model = source.model
+        is_source = dtype == source.model.dtype
+        self.model = source.model if is_source else copy.deepcopy(source.model).to(dtype)
         self.takes_segments = source.takes_segments
         self.activation = activation(source.model.config)
 
@@ -37,11 +39,12 @@ class PaddedClassifier(nn.Module):
             output_hidden_states=True,
             **segments,
         )
-        hidden = output.hidden_states[-1]
+        # In fp32: a sum of many tokens.
+        hidden = output.hidden_states[-1].float()
         weight = attention_mask.unsqueeze(-1).to(hidden.dtype)
         # A row of no tokens has no mean; 1 keeps it zero instead of NaN.
         mean = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
-        return ranked(output.logits, self.activation, mean)
+        return ranked(output.logits.float(), self.activation, mean)
 
 
 def activation(config: "PretrainedConfig") -> nn.Module:

@@ -1,8 +1,8 @@
 """The packed body: a Hugging Face encoder over the tokens of all items in one row, no padding.
 
 Linear layers and normalisations work on every token alone, so they need no change. Attention runs
-inside each item (PackedAttention in front.py); positions restart in every item; the classifier's
-own head then sees the first token of each item.
+inside each item (attention.py); positions restart in every item; the classifier's own head then
+sees one token for each item: its first, or the mean of all.
 """
 
 import copy
@@ -26,6 +26,9 @@ PACKED_INPUTS = (
     "item_count",
     "group_length",
     "group_items",
+    "position",
+    "token_offset",
+    "cumulative_sequence_length",
 )
 
 # Where each architecture's last hidden state comes out, below the base model's pooling.
@@ -35,11 +38,13 @@ ENCODERS = {
     "camembert": "encoder",
     "distilbert": "transformer",
     "electra": "encoder",
+    "modernbert": "final_norm",
+    "mpnet": "encoder",
     "roberta": "encoder",
     "xlm-roberta": "encoder",
 }
 # Their positions count the tokens that differ from the padding id and start behind it.
-POSITIONS_BEHIND_PADDING = ("camembert", "roberta", "xlm-roberta")
+POSITIONS_BEHIND_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta")
 
 
 def reason_not_packed(model: PreTrainedModel) -> str | None:
@@ -54,62 +59,45 @@ def reason_not_packed(model: PreTrainedModel) -> str | None:
 class PackedClassifier(nn.Module):
     """A classifier with all its outputs, on the tensors of `packed_front`."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, device: str, dtype: torch.dtype) -> None:
         super().__init__()
         # Another attention and a hook go into it: the source stays the reference.
-        self.model = copy.deepcopy(source.model)
+        self.model = copy.deepcopy(source.model).to(dtype)
+        self.device = device
         self.takes_segments = source.takes_segments
         self.activation = activation(source.model.config)
-        self.groups: tuple[torch.Tensor, torch.Tensor] | None = None
-        self.item_first = torch.empty(0)
-        self.hidden = torch.empty(0)
-        encoder = self.model.base_model.get_submodule(ENCODERS[self.model.config.model_type])
-        encoder.register_forward_hook(self._first_tokens)
+        self.batch: dict[str, torch.Tensor] = {}
+        self.mean = torch.empty(0)
+        config = self.model.config
+        encoder = self.model.base_model.get_submodule(ENCODERS[config.model_type])
+        encoder.register_forward_hook(self._pool)
+        if config.model_type == "mpnet":
+            self._replace_mpnet_attention(encoder)
+            return
         AttentionInterface.register(ATTENTION, self._attend)
         AttentionMaskInterface.register(ATTENTION, lambda *args, **kwargs: None)
         self.model.set_attn_implementation(ATTENTION)
 
-    def forward(
-        self,
-        input_ids: torch.Tensor,
-        token_type_ids: torch.Tensor,
-        token_position: torch.Tensor,
-        token_row: torch.Tensor,
-        item_first: torch.Tensor,
-        item_row: torch.Tensor,
-        item_count: torch.Tensor,
-        group_length: torch.Tensor,
-        group_items: torch.Tensor,
-    ) -> tuple[torch.Tensor, ...]:
-        """INT64 [tokens], [items] and [groups] -> what PaddedClassifier gives, [items, …] each."""
-        self.groups = (group_length, group_items)
-        self.item_first = item_first
-        segments = {"token_type_ids": token_type_ids.unsqueeze(0)} if self.takes_segments else {}
-        positions = self._position_ids(input_ids, token_position, token_row, item_first, item_row)
-        logits = self.model(
-            input_ids=input_ids.unsqueeze(0), position_ids=positions.unsqueeze(0), **segments
-        ).logits
-        belongs = (item_row.unsqueeze(1) == token_row.unsqueeze(0)).to(self.hidden.dtype)
-        mean = belongs @ self.hidden / item_count.unsqueeze(1)
-        return ranked(logits, self.activation, mean)
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The tensors of PACKED_INPUTS -> what PaddedClassifier gives, [items, ...] each."""
+        self.batch = dict(zip(PACKED_INPUTS, tensors, strict=True))
+        input_ids = self.batch["packed_input_ids"].unsqueeze(0)
+        inputs = {"input_ids": input_ids, "position_ids": self._position_ids().unsqueeze(0)}
+        if self.takes_segments:
+            inputs["token_type_ids"] = self.batch["packed_token_type_ids"].unsqueeze(0)
+        return ranked(self.model(**inputs).logits.float(), self.activation, self.mean)
 
-    def _position_ids(
-        self,
-        input_ids: torch.Tensor,
-        token_position: torch.Tensor,
-        token_row: torch.Tensor,
-        item_first: torch.Tensor,
-        item_row: torch.Tensor,
-    ) -> torch.Tensor:
-        config = self.model.config
-        if config.model_type not in POSITIONS_BEHIND_PADDING:
-            return token_position
-        counted = (input_ids != config.pad_token_id).long()
+    def _position_ids(self) -> torch.Tensor:
+        if self.model.config.model_type not in POSITIONS_BEHIND_PADDING:
+            return self.batch["token_position"]
+        padding = self.model.base_model.embeddings.padding_idx
+        counted = (self.batch["packed_input_ids"] != padding).long()
         running = counted.cumsum(0)
         # The running count before each row's first token.
+        item_first, item_row = self.batch["item_first"], self.batch["item_row"]
         first = torch.zeros_like(item_first).scatter(0, item_row, item_first)
-        before = (running - counted)[first][token_row]
-        return (running - before) * counted + config.pad_token_id
+        before = (running - counted)[first][self.batch["token_row"]]
+        return (running - before) * counted + padding
 
     def _attend(
         self,
@@ -119,25 +107,90 @@ class PackedClassifier(nn.Module):
         value: torch.Tensor,
         attention_mask: torch.Tensor | None,
         scaling: float | None = None,
+        sliding_window: int | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
-        """[1, heads, tokens, head size] each -> [1, tokens, heads, head size]."""
-        _, heads, tokens, size = query.shape
-        rows = [t.transpose(1, 2).reshape(1, tokens, heads * size) for t in (query, key, value)]
-        if self.groups is None:
-            raise RuntimeError("attention before the first forward")
-        attended = torch.onnx.ops.symbolic(
-            "text_pipeline::PackedAttention",
-            (*rows, *self.groups),
-            {"num_heads": heads, "scale": float(scaling or size**-0.5)},
-            dtype=query.dtype,
-            shape=(1, tokens, heads * size),
-            version=1,
-        )
-        return attended.reshape(1, tokens, heads, size), None
+        """[1, heads, tokens, head size] each -> [1, tokens, heads, head size].
 
-    def _first_tokens(self, module: nn.Module, args: Any, output: Any) -> Any:
-        """Hidden states [1, tokens, hidden] -> those of each item's first, [items, 1, hidden]."""
-        self.hidden = output.last_hidden_state[0]
-        output.last_hidden_state = self.hidden[self.item_first].unsqueeze(1)
+        transformers' attention function; a token sees those less than `sliding_window` away.
+        """
+        bias = None
+        if sliding_window is not None:
+            position = self.batch["position"]
+            is_far = (position[:, None] - position[None, :]).abs() >= sliding_window
+            bias = is_far[None, None].to(query.dtype) * torch.finfo(query.dtype).min
+        return self._attend_in_items(query, key, value, scaling, bias), None
+
+    def _attend_in_items(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        scale: float | None,
+        bias: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """As `_attend`; `bias`, [1, heads or 1, longest, longest], is added to the scores."""
+        _, heads, tokens, size = query.shape
+        attributes = {"num_heads": heads, "scale": float(scale or size**-0.5)}
+        rows = [t.transpose(1, 2).reshape(1, tokens, heads * size) for t in (query, key, value)]
+        biases = [] if bias is None else [bias]
+        if self.device == "gpu":
+            # The operator's own bias, of the projections, is left out.
+            layout = [None, self.batch["token_offset"], self.batch["cumulative_sequence_length"]]
+            attended = torch.onnx.ops.symbolic(
+                "com.microsoft::PackedMultiHeadAttention",
+                [*(row.squeeze(0) for row in rows), *layout, *biases],
+                attributes,
+                dtype=query.dtype,
+                shape=(tokens, heads * size),
+                version=1,
+            )
+        else:
+            # MultiHeadAttention for CPU knows only fp32.
+            inputs = [t.float() for t in (*rows, *biases)]
+            groups = [self.batch["group_length"], self.batch["group_items"]]
+            attended = torch.onnx.ops.symbolic(
+                f"text_pipeline::{'Biased' if biases else ''}PackedAttention",
+                [*inputs[:3], *groups, *inputs[3:]],
+                attributes,
+                dtype=torch.float32,
+                shape=(1, tokens, heads * size),
+                version=1,
+            ).to(query.dtype)
+        return attended.reshape(1, tokens, heads, size)
+
+    def _replace_mpnet_attention(self, encoder: nn.Module) -> None:
+        """MPNet takes no attention function, and its bias is for all tokens of a row."""
+        bias_of = encoder.compute_position_bias
+        encoder.compute_position_bias = lambda hidden: bias_of(self.batch["position"][None, :, None])
+        for layer in encoder.layer:
+            layer.attention.attn.forward = self._mpnet_attention(layer.attention.attn)
+
+    def _mpnet_attention(self, module: nn.Module) -> Any:
+        def forward(
+            hidden: torch.Tensor, mask: Any, position_bias: torch.Tensor, **kwargs: Any
+        ) -> tuple[torch.Tensor]:
+            shape = (*hidden.shape[:2], module.num_attention_heads, module.attention_head_size)
+            query, key, value = (
+                projection(hidden).view(shape).transpose(1, 2)
+                for projection in (module.q, module.k, module.v)
+            )
+            attended = self._attend_in_items(query, key, value, None, position_bias)
+            return (module.o(attended.reshape(hidden.shape)),)
+
+        return forward
+
+    def _pool(self, module: nn.Module, args: Any, output: Any) -> Any:
+        """Hidden states [1, tokens, hidden] -> one for each item, [items, 1, hidden]."""
+        is_tensor = isinstance(output, torch.Tensor)
+        hidden = (output if is_tensor else output.last_hidden_state)[0]
+        row, count = self.batch["item_row"], self.batch["item_count"]
+        belongs = (row.unsqueeze(1) == self.batch["token_row"].unsqueeze(0)).float()
+        # In fp32: a sum of many tokens.
+        self.mean = belongs @ hidden.float() / count.unsqueeze(1)
+        pools_mean = getattr(self.model.config, "classifier_pooling", "cls") == "mean"
+        pooled = self.mean.to(hidden.dtype) if pools_mean else hidden[self.batch["item_first"]]
+        if is_tensor:
+            return pooled.unsqueeze(1)
+        output.last_hidden_state = pooled.unsqueeze(1)
         return output
