@@ -100,6 +100,14 @@ def _roberta_ids(config: type[transformers.PretrainedConfig]) -> transformers.Pr
     return config(**SIZES, pad_token_id=1, bos_token_id=0, eos_token_id=2)
 
 
+def modern_bert(pooling: str = "mean") -> transformers.ModernBertConfig:
+    """A layer that sees all tokens and one with a window of 4 to both sides."""
+    return transformers.ModernBertConfig(
+        **SIZES, pad_token_id=0, local_attention=8, global_attn_every_n_layers=2,
+        classifier_pooling=pooling,
+    )  # fmt: skip
+
+
 # name: configuration and tokenizer
 ARCHITECTURES: Mapping[str, Callable[[], tuple[Any, Any]]] = {
     "albert": lambda: (
@@ -118,8 +126,9 @@ ARCHITECTURES: Mapping[str, Callable[[], tuple[Any, Any]]] = {
     "electra": lambda: (transformers.ElectraConfig(**SIZES, embedding_size=16), word_piece()),
     "roberta": lambda: (_roberta_ids(transformers.RobertaConfig), byte_level_bpe()),
     "xlm-roberta": lambda: (_roberta_ids(transformers.XLMRobertaConfig), byte_level_bpe()),
-    # Not packed: their attention knows relative positions.
+    "modernbert": lambda: (modern_bert(), word_piece()),
     "mpnet": lambda: (_roberta_ids(transformers.MPNetConfig), byte_level_bpe()),
+    # Not packed: its attention scores depend on relative positions and content at once.
     "deberta-v2": lambda: (
         transformers.DebertaV2Config(
             **SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], type_vocab_size=0

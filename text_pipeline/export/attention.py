@@ -1,9 +1,10 @@
 """Attention inside each item of a packed batch on CPU, as operators of our own.
 
-They are attached to the graph as model-local functions. Inputs are query, key and value, [1, tokens,
-hidden] of items sorted by length, the INT64 [groups] lengths and numbers of equally long items, and,
-for models with relative positions or a sliding window, `bias`, [1, heads or 1, longest, longest],
-which is added to the scores. On GPU com.microsoft.PackedMultiHeadAttention takes their place.
+They are attached to the graph as model-local functions. Inputs are query, key and value,
+[1, tokens, hidden] of items sorted by length; the INT64 [groups] lengths of items and how many have
+each; and, for models with relative positions or a sliding window, `bias`, [1, heads or 1, longest,
+longest], which is added to the scores. On GPU com.microsoft.PackedMultiHeadAttention takes their
+place.
 
 Written in ONNX Script, as front.py.
 """

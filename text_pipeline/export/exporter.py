@@ -4,7 +4,7 @@ import json
 import logging
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -13,17 +13,17 @@ import onnx_ir as ir
 import torch
 import transformers
 
+from text_pipeline import corpus
 from text_pipeline.default_model import build as default_model
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.export import gate, graph, source
+from text_pipeline.export import gate, graph, int8, source
 from text_pipeline.export.packed import reason_not_packed
 from text_pipeline.repository import Repository
 
-DEFAULT_TOLERANCE = 1e-4
-"""fp32 kernels of PyTorch and ONNX Runtime differ by some 1e-6 on MiniLM; deep models by more."""
-
 DEFAULT_MODEL = "default"
 """The model id of this project's own news classifier."""
+
+CALIBRATION_TEXTS = 64
 
 GRAPH = "model.onnx"
 REPORT = "export.json"
@@ -35,41 +35,110 @@ def export_model(
     *,
     version: int | None = None,
     layout: str | None = None,
+    device: str = "cpu",
+    precision: str | None = None,
     max_tokens: int | None = None,
-    tolerance: float = DEFAULT_TOLERANCE,
+    texts: Sequence[str] | None = None,
+    tolerance: float | None = None,
+    min_agreement: float = gate.MIN_AGREEMENT,
     progress: Callable[[str], None] = print,
 ) -> int:
     """Publishes a Hugging Face classifier as a version and returns its number.
 
-    `layout` is "packed", "padded" or None: packed where the architecture allows. `progress` is
-    called with one line before every step. Raises TextPipelineError when the model
-    cannot be exported and ExportRejectedError when the graph does not answer as PyTorch does; the
-    repository then is as it was.
+    `layout` is "packed", "padded" or None: packed where the architecture allows. `device` is "cpu"
+    or "gpu", `precision` one that graph.PRECISIONS has for it, by default the first. `texts` are
+    those the graph is checked with, and int8 calibrated; by default BBC news. `progress` is called
+    with one line before every step. Raises TextPipelineError when the model cannot be exported and
+    ExportRejectedError when the graph does not answer as PyTorch does; the repository then is as
+    it was.
     """
+    precision = _choose_precision(device, precision)
     version = repository.new_version(version)
+    tolerance = gate.TOLERANCE[precision] if tolerance is None else tolerance
+    if texts is None:
+        texts = corpus.mixed(gate.REAL_TEXTS[precision])
+    elif not texts:
+        raise TextPipelineError("--texts: no text in it")
     with quiet_libraries(), _directory_of(model_id) as directory:
         progress(f"loading {model_id}")
         loaded = source.load(directory, max_tokens)
         layout = _choose_layout(loaded, layout, progress)
-        model = graph.build(loaded, layout)
         with repository.publish(version) as staged:
-            ir.save(model, staged.classifier / GRAPH)
+            path = staged.classifier / GRAPH
+            _build(loaded, path, layout, device, precision, texts)
             progress("comparing it with PyTorch, alone and in mixed batches")
-            report = gate.check(loaded, staged.classifier / GRAPH, tolerance)
-            _write_report(staged.classifier / REPORT, model_id, loaded, layout, report)
+            checked, checked_on = path, device
+            if device == "gpu" and "CUDAExecutionProvider" not in _providers():
+                checked_on = "cpu"
+                if layout == "packed":
+                    progress("no GPU here: the same graph is checked with the attention for CPU")
+                    checked = path.with_name("twin.onnx")
+                    _build(loaded, checked, layout, "cpu", precision, texts)
+            gate_texts = gate.gate_texts(loaded, texts)
+            report = gate.check(loaded, checked, gate_texts, tolerance, min_agreement)
+            if checked != path:
+                checked.unlink()
+            content = {
+                "model": model_id,
+                "architecture": type(loaded.model).__name__,
+                "labels": len(loaded.labels),
+                "max_tokens": loaded.max_tokens,
+                "layout": layout,
+                "device": device,
+                "precision": precision,
+                "gate": asdict(report) | {"checked_on": checked_on},
+                "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+            }
+            text = json.dumps(content, indent=2, ensure_ascii=False)
+            (staged.classifier / REPORT).write_text(text + "\n", encoding="utf-8")
             # Triton's label file has one label a line.
             lines = [" ".join(label.splitlines()) for label in loaded.labels]
             staged.labels.write_text("\n".join(lines) + "\n", encoding="utf-8")
             # The tokenizer step takes its limit from here.
             loaded.tokenizer.model_max_length = loaded.max_tokens
             loaded.tokenizer.save_pretrained(staged.tokenizer)
-    largest = max(report.max_difference.values())
     progress(
         f"published version {version} in {repository.path}: {len(loaded.labels)} labels, "
-        f"up to {loaded.max_tokens} tokens, largest difference {largest:.1g} "
-        f"over {report.texts} texts"
+        f"up to {loaded.max_tokens} tokens, {precision} for {device}"
     )
+    progress(str(report))
     return version
+
+
+def _build(
+    loaded: source.Source,
+    path: Path,
+    layout: str,
+    device: str,
+    precision: str,
+    texts: Sequence[str],
+) -> None:
+    """Writes a graph of any precision."""
+    is_int8 = precision == "int8"
+    model = graph.build(loaded, layout, device, "fp32" if is_int8 else precision)
+    if is_int8:
+        # Spread over all texts, for a file may be sorted.
+        chosen = gate.gate_texts(loaded, texts[:: max(1, len(texts) // CALIBRATION_TEXTS)])
+        int8.quantize(
+            model,
+            (gate.ragged_feed(loaded.tokenizer, [text], loaded.max_tokens) for text in chosen),
+        )
+    ir.save(model, path)
+
+
+def _providers() -> list[str]:
+    import onnxruntime
+
+    return onnxruntime.get_available_providers()
+
+
+def _choose_precision(device: str, requested: str | None) -> str:
+    possible = graph.PRECISIONS[device]
+    if requested is not None and requested not in possible:
+        raise TextPipelineError(
+            f"--precision {requested} on {device}: expected {' or '.join(possible)}"
+        )
+    return requested or possible[0]
 
 
 def _choose_layout(
@@ -94,22 +163,6 @@ def _directory_of(model_id: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as directory:
         default_model.build(Path(directory))
         yield directory
-
-
-def _write_report(
-    path: Path, model_id: str, loaded: source.Source, layout: str, report: gate.GateReport
-) -> None:
-    content = {
-        "model": model_id,
-        "architecture": type(loaded.model).__name__,
-        "labels": len(loaded.labels),
-        "max_tokens": loaded.max_tokens,
-        "layout": layout,
-        "precision": "fp32",
-        "gate": asdict(report),
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
-    }
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @contextmanager

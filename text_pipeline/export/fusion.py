@@ -1,19 +1,17 @@
 """Operator fusions that make a body fast in ONNX Runtime and that its session does not make itself.
 
-ONNX Runtime fuses a good deal when it loads a graph, but not the GELU that `torch.onnx` writes, and
-one of its fusions is a loss on CPU.
+ONNX Runtime fuses a good deal when it loads a graph, but not bias and GELU as `torch.onnx` writes
+them, and one of its fusions is a loss on CPU.
 """
 
 import onnx_ir as ir
 from onnx_ir.convenience import replace_all_uses_with
 from onnxscript.rewriter import pattern
 from onnxscript.rewriter.ort_fusions.bias_gelu import fuse_bias_gelu
-from onnxscript.rewriter.ort_fusions.erfgelu import fuse_erfgelu
 
 
 def fuse(model: ir.Model) -> None:
     """Rewrites a body in place; afterwards it needs ONNX Runtime (domain com.microsoft)."""
-    fuse_erfgelu(model)
     fuse_bias_gelu(model)
     _SUM_BEFORE_NORMALIZATION.apply_to_model(model)
     _drop_reshapes_that_undo_each_other(model)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from text_pipeline import corpus
 from text_pipeline.errors import ExportRejectedError
 from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS, PaddedClassifier
 from text_pipeline.export.source import Source
@@ -17,7 +16,14 @@ if TYPE_CHECKING:
     import onnxruntime
     from transformers import PreTrainedTokenizerFast
 
-REAL_TEXTS = 64
+# A rounding error shows in a few texts; how many labels it turns, only in many.
+REAL_TEXTS = {"fp32": 64, "fp16": 300, "int8": 300}
+TOLERANCE = {"fp32": 1e-4, "fp16": 0.03, "int8": 0.25}
+"""Largest difference of any output.
+
+MiniLM: 1e-6 with fp32 kernels (deep models have more), 0.005 with fp16, 0.1 with int8.
+"""
+MIN_AGREEMENT = 0.99
 # What real news does not hold: the shortest inputs, symbols, other scripts, typed special tokens.
 ODD_TEXTS = (
     "",
@@ -36,7 +42,7 @@ Outputs = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class GateReport:
-    """How far the graph is from PyTorch over all texts, alone and in mixed batches."""
+    """How far the graph is from PyTorch in fp32 over all texts, alone and in mixed batches."""
 
     texts: int
     label_agreement: float
@@ -44,33 +50,45 @@ class GateReport:
     max_difference: dict[str, float]
     """Largest absolute difference of each output; logits relative to the largest if above 1."""
     tolerance: float
+    min_agreement: float
     worst_text: str
 
     @property
     def passed(self) -> bool:
-        """Every label the same and no output further away than the tolerance."""
-        return self.label_agreement == 1 and max(self.max_difference.values()) <= self.tolerance
+        """Enough labels the same and no output further away than the tolerance."""
+        return (
+            self.label_agreement >= self.min_agreement
+            and max(self.max_difference.values()) <= self.tolerance
+        )
+
+    def __str__(self) -> str:
+        differences = ", ".join(f"{n} {d:.2g}" for n, d in self.max_difference.items())
+        return (
+            f"{self.label_agreement:.1%} of {self.texts} labels agree; "
+            f"largest differences: {differences}"
+        )
 
 
-def check(source: Source, graph: Path, tolerance: float) -> GateReport:
+def check(
+    source: Source, graph: Path, texts: Sequence[str], tolerance: float, min_agreement: float
+) -> GateReport:
     """Compares a graph with PyTorch; raises ExportRejectedError with the worst text."""
-    report = compare(source, graph, tolerance)
+    report = compare(source, graph, texts, tolerance, min_agreement)
     if not report.passed:
-        differences = ", ".join(f"{n} {d:.2g}" for n, d in report.max_difference.items())
         raise ExportRejectedError(
-            f"the graph differs from PyTorch (tolerance {tolerance:g}; largest differences: "
-            f"{differences}; {report.label_agreement:.1%} of {report.texts} labels agree), "
-            f"worst for the text {report.worst_text[:80]!r}"
+            f"the graph differs from PyTorch: {report} (limits: agreement {min_agreement:.1%}, "
+            f"difference {tolerance:g}), worst for the text {report.worst_text[:80]!r}"
         )
     return report
 
 
-def compare(source: Source, graph: Path, tolerance: float) -> GateReport:
-    """The report of at least 64 real texts of mixed lengths; passes or fails, never raises."""
+def compare(
+    source: Source, graph: Path, texts: Sequence[str], tolerance: float, min_agreement: float
+) -> GateReport:
+    """The report over `texts`, as they come; passes or fails, never raises."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
-    texts = gate_texts(source)
+    session = onnxruntime.InferenceSession(graph, providers=onnxruntime.get_available_providers())
     reference = list(pytorch_outputs(source, texts))
     worst = dict.fromkeys(TENSOR_OUTPUTS, 0.0)
     worst_text, worst_badness = "", -1.0
@@ -85,12 +103,13 @@ def compare(source: Source, graph: Path, tolerance: float) -> GateReport:
             badness = max(distances.values()) + (not same_label)
             if badness > worst_badness:
                 worst_text, worst_badness = texts[index], badness
-    return GateReport(len(texts), float(np.mean(agreed)), worst, tolerance, worst_text)
+    agreement = float(np.mean(agreed))
+    return GateReport(len(texts), agreement, worst, tolerance, min_agreement, worst_text)
 
 
-def gate_texts(source: Source) -> list[str]:
-    """Titles, paragraphs and whole articles, longer than the limit too, and odd texts."""
-    texts = [*corpus.mixed(REAL_TEXTS), *ODD_TEXTS]
+def gate_texts(source: Source, real_texts: Sequence[str]) -> list[str]:
+    """Real texts and odd ones, without those of no tokens."""
+    texts = [*real_texts, *ODD_TEXTS]
     return [text for text in texts if source.tokenizer(text)["input_ids"]]
 
 

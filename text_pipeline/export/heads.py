@@ -21,7 +21,7 @@ class PaddedClassifier(nn.Module):
     def __init__(self, source: Source, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         is_source = dtype == source.model.dtype
-        self.model = source.model if is_source else copy.deepcopy(source.model).to(dtype)
+        self.model = source.model if is_source else copy.deepcopy(source.model).to(dtype=dtype)
         self.takes_segments = source.takes_segments
         self.activation = activation(source.model.config)
 

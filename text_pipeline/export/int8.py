@@ -82,7 +82,8 @@ def _ranges(model: ir.Model, values: Sequence[ir.Value], feeds: Iterable[Feed]) 
     del model.graph.outputs[outputs:]
     session = onnxruntime.InferenceSession(serialized, providers=["CPUExecutionProvider"])
     names = [value.name for value in values]
-    lows, highs = [np.float32(np.inf)] * len(values), [np.float32(-np.inf)] * len(values)
+    lows = [np.array(np.inf, np.float32)] * len(values)
+    highs = [np.array(-np.inf, np.float32)] * len(values)
     for feed in feeds:
         for i, found in enumerate(session.run(names, feed)):
             rows = found.reshape(-1, found.shape[-1])
@@ -190,9 +191,7 @@ def _add_to_bias(graph: ir.Graph, product: ir.Value, moved: np.ndarray) -> bool:
 
 
 def _constant(graph: ir.Graph, value: np.ndarray | np.generic, name: str) -> ir.Value:
-    tensor = ir.tensor(np.asarray(value), name=name)
-    constant = ir.Value(name=name, const_value=tensor)
-    constant.shape, constant.type = tensor.shape, ir.TensorType(tensor.dtype)
+    constant = ir.Value(name=name, const_value=ir.tensor(np.asarray(value), name=name))
     graph.register_initializer(constant)
     return constant
 

@@ -62,7 +62,7 @@ class PackedClassifier(nn.Module):
     def __init__(self, source: Source, device: str, dtype: torch.dtype) -> None:
         super().__init__()
         # Another attention and a hook go into it: the source stays the reference.
-        self.model = copy.deepcopy(source.model).to(dtype)
+        self.model = copy.deepcopy(source.model).to(dtype=dtype)
         self.device = device
         self.takes_segments = source.takes_segments
         self.activation = activation(source.model.config)
@@ -90,7 +90,7 @@ class PackedClassifier(nn.Module):
     def _position_ids(self) -> torch.Tensor:
         if self.model.config.model_type not in POSITIONS_BEHIND_PADDING:
             return self.batch["token_position"]
-        padding = self.model.base_model.embeddings.padding_idx
+        padding: Any = self.model.base_model.embeddings.padding_idx
         counted = (self.batch["packed_input_ids"] != padding).long()
         running = counted.cumsum(0)
         # The running count before each row's first token.
@@ -131,7 +131,7 @@ class PackedClassifier(nn.Module):
     ) -> torch.Tensor:
         """As `_attend`; `bias`, [1, heads or 1, longest, longest], is added to the scores."""
         _, heads, tokens, size = query.shape
-        attributes = {"num_heads": heads, "scale": float(scale or size**-0.5)}
+        attributes: dict[str, Any] = {"num_heads": heads, "scale": float(scale or size**-0.5)}
         rows = [t.transpose(1, 2).reshape(1, tokens, heads * size) for t in (query, key, value)]
         biases = [] if bias is None else [bias]
         if self.device == "gpu":
@@ -159,14 +159,14 @@ class PackedClassifier(nn.Module):
             ).to(query.dtype)
         return attended.reshape(1, tokens, heads, size)
 
-    def _replace_mpnet_attention(self, encoder: nn.Module) -> None:
+    def _replace_mpnet_attention(self, encoder: Any) -> None:
         """MPNet takes no attention function, and its bias is for all tokens of a row."""
         bias_of = encoder.compute_position_bias
-        encoder.compute_position_bias = lambda hidden: bias_of(self.batch["position"][None, :, None])
+        encoder.compute_position_bias = lambda _: bias_of(self.batch["position"][None, :, None])
         for layer in encoder.layer:
             layer.attention.attn.forward = self._mpnet_attention(layer.attention.attn)
 
-    def _mpnet_attention(self, module: nn.Module) -> Any:
+    def _mpnet_attention(self, module: Any) -> Any:
         def forward(
             hidden: torch.Tensor, mask: Any, position_bias: torch.Tensor, **kwargs: Any
         ) -> tuple[torch.Tensor]:
