@@ -49,13 +49,17 @@ def packed_front(
     """
     zero = op.Constant(value_int=0)
     last = op.Constant(value_ints=[-1])
-    kept = op.Reshape(op.NonZero(attention_mask), last)
     # Real tokens of an item: a difference of the running total over all tokens.
-    end = op.CumSum(op.Cast(item_length, to=7), zero)
+    length = op.Cast(item_length, to=7)
+    flat_start = op.CumSum(length, zero, exclusive=1)
     total = op.Concat(op.Constant(value_ints=[0]), op.CumSum(attention_mask, zero), axis=0)
-    item_end = op.Gather(total, end)
-    item_start = op.Concat(op.Constant(value_ints=[0]), op.Slice(item_end, [0], [-1]), axis=0)
-    item_count = item_end - item_start
+    real_count = op.Gather(total, flat_start + length) - op.Gather(total, flat_start)
+    # An item that is masked altogether keeps its first token: no tokens have no mean.
+    is_masked = op.Cast(op.Equal(real_count, zero), to=7)
+    item_count = real_count + is_masked
+    item_start = op.CumSum(item_count, zero, exclusive=1)
+    mask = op.ScatterElements(attention_mask, flat_start, is_masked, reduction="add")
+    kept = op.Reshape(op.NonZero(mask), last)
     items = op.Shape(item_count)
     row_count, item_of_row = op.TopK(item_count, items, largest=0)
     _, item_row = op.TopK(item_of_row, items, largest=0)

@@ -20,8 +20,9 @@ class PaddedClassifier(nn.Module):
 
     def __init__(self, source: Source, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        is_source = dtype == source.model.dtype
-        self.model = source.model if is_source else copy.deepcopy(source.model).to(dtype=dtype)
+        self.model = source.model
+        if dtype != source.model.dtype:
+            self.model = copy.deepcopy(source.model).to(dtype)  # type: ignore[arg-type]
         self.takes_segments = source.takes_segments
         self.activation = activation(source.model.config)
 

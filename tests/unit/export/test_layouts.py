@@ -88,6 +88,20 @@ def test_padding_inside_a_request_changes_nothing(built, name: str, layout: str)
         np.testing.assert_allclose(found, expected, atol=INVARIANCE)
 
 
+@pytest.mark.parametrize(("name", "layout"), GRAPHS)
+def test_item_masked_altogether_is_finite_and_alone_in_it(built, name: str, layout: str) -> None:
+    """No tokenizer sends one, but it must not spoil the others."""
+    loaded, session = built(name, layout)
+    feed = gate.ragged_feed(loaded.tokenizer, TEXTS[:3], 40)
+    outputs = list(gate.TENSOR_OUTPUTS)
+    before = session.run(outputs, feed)
+    second = slice(feed["item_length"][0], feed["item_length"][:2].sum())
+    feed["attention_mask"][second] = 0
+    for expected, found in zip(before, session.run(outputs, feed), strict=True):
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], atol=INVARIANCE)
+
+
 @pytest.mark.parametrize(("name", "layout"), [g for g in GRAPHS if g[0] in ("bert", "roberta")])
 def test_answer_alone_is_the_answer_in_any_batch(built, name: str, layout: str) -> None:
     loaded, session = built(name, layout)

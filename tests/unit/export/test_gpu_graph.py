@@ -1,0 +1,159 @@
+"""The graph for GPU, as far as a machine without one can tell, and on a GPU where there is one.
+
+Here its com.microsoft.PackedMultiHeadAttention is emulated in numpy, from the documentation of ONNX
+Runtime's contrib operators, and everything else runs in ONNX's reference implementation.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+from tests import tiny_models
+from text_pipeline import corpus
+from text_pipeline.export import gate, graph, packed, source
+
+# Those with a bias, those without, and a position table that begins behind the padding.
+ARCHITECTURES = ("bert", "modernbert", "mpnet", "roberta")
+TEXTS = [*corpus.short(6, seed=3), "a", "word " * 60]
+TOLERANCE = {"fp32": 1e-4, "fp16": 0.05}
+
+
+class PackedMultiHeadAttention(OpRun):
+    """query, key, value [tokens, hidden] -> [tokens, hidden], each sequence for itself."""
+
+    op_domain = "com.microsoft"
+
+    def _run(
+        self,
+        query,
+        key,
+        value,
+        projection_bias,
+        token_offset,
+        cumulative_sequence_length,
+        attention_bias=None,
+        num_heads=None,
+        scale=None,
+        **_,
+    ):
+        assert projection_bias is None
+        assert token_offset.dtype == cumulative_sequence_length.dtype == np.int32
+        sequences, longest = token_offset.shape
+        lengths = np.diff(cumulative_sequence_length)
+        assert lengths.max() == longest and cumulative_sequence_length[-1] == len(query)
+        # What the offsets are for: to lay packed tokens out in [sequences, longest] and back.
+        real = token_offset.reshape(-1)[: len(query)]
+        expected = [s * longest + i for s in range(sequences) for i in range(lengths[s])]
+        assert real.tolist() == expected
+        assert sorted(token_offset.reshape(-1)) == list(range(sequences * longest))
+
+        size = query.shape[1] // num_heads
+        laid_out = np.zeros((3, sequences * longest, num_heads, size), np.float32)
+        for i, tensor in enumerate((query, key, value)):
+            laid_out[i, real] = tensor.reshape(-1, num_heads, size)
+        q, k, v = laid_out.reshape(3, sequences, longest, num_heads, size)
+        scores = np.einsum("bqhd,bkhd->bhqk", q, k) * scale
+        if attention_bias is not None:
+            scores = scores + attention_bias.astype(np.float32)
+        is_padding = np.arange(longest) >= lengths[:, None]
+        scores = np.where(is_padding[:, None, None, :], -np.inf, scores)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        attended = np.einsum("bhqk,bkhd->bqhd", weights, v)
+        attended = attended.reshape(sequences * longest, num_heads * size)[real]
+        return (attended.astype(query.dtype),)
+
+
+class GatherElements(OpRun):
+    """As the standard says; onnx.reference's own stops at 32 elements."""
+
+    def _run(self, data, indices, axis=None):
+        return (np.take_along_axis(data, indices, axis),)
+
+
+EMULATED = [PackedMultiHeadAttention, GatherElements]
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory):
+    """The model and the file of its graph for GPU, each built once."""
+
+    @cache
+    def build(name: str, precision: str) -> tuple[source.Source, Path]:
+        folder = tmp_path_factory.mktemp(name)
+        loaded = source.load(str(tiny_models.architecture(folder, name)))
+        ir.save(graph.build(loaded, "packed", "gpu", precision), folder / "model.onnx")
+        return loaded, folder / "model.onnx"
+
+    return build
+
+
+@pytest.mark.parametrize("precision", graph.PRECISIONS["gpu"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_graph_is_well_formed(built, name: str, precision: str) -> None:
+    loaded, path = built(name, precision)
+    model = onnx.load(path)
+    onnx.checker.check_model(model)
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    outputs = {output.name: output.type.tensor_type for output in inferred.graph.output}
+    assert list(outputs) == ["labels", *gate.TENSOR_OUTPUTS]
+    for name in ("scores", "probabilities", "logits"):
+        assert outputs[name].elem_type == onnx.TensorProto.FLOAT
+        assert outputs[name].shape.dim[1].dim_value == len(loaded.labels)
+    attention = [n for n in model.graph.node if n.op_type == "PackedMultiHeadAttention"]
+    assert len(attention) == loaded.model.config.num_hidden_layers
+    # The operators of our own are for CPU, the operator's name is ONNX Runtime's.
+    assert not model.functions
+    assert {n.domain for n in attention} == {"com.microsoft"}
+    types = {i.data_type for i in model.graph.initializer if len(i.dims) == 2}
+    expected = onnx.TensorProto.FLOAT16 if precision == "fp16" else onnx.TensorProto.FLOAT
+    assert expected in types and len(types & {1, 10}) == 1
+
+
+@pytest.mark.parametrize("precision", graph.PRECISIONS["gpu"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_graph_equals_pytorch_in_an_emulation(built, name: str, precision: str) -> None:
+    loaded, path = built(name, precision)
+    evaluator = ReferenceEvaluator(onnx.load(path), new_ops=EMULATED)
+    feed = gate.ragged_feed(loaded.tokenizer, TEXTS, loaded.max_tokens)
+    outputs = evaluator.run(list(gate.TENSOR_OUTPUTS), feed)
+    _assert_equal(loaded, outputs, precision)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", graph.PRECISIONS["gpu"])
+@pytest.mark.parametrize("name", sorted(packed.ENCODERS))
+def test_graph_equals_pytorch_on_a_gpu(built, name: str, precision: str) -> None:
+    loaded, path = built(name, precision)
+    session = onnxruntime.InferenceSession(path, providers=["CUDAExecutionProvider"])
+    feed = gate.ragged_feed(loaded.tokenizer, TEXTS, loaded.max_tokens)
+    _assert_equal(loaded, session.run(list(gate.TENSOR_OUTPUTS), feed), precision)
+
+
+@pytest.mark.parametrize("name", ["deberta-v2", "roberta"])
+def test_padded_fp16_equals_pytorch_and_stays_finite(tmp_path: Path, name: str) -> None:
+    """Standard operators only, so that it runs here, too; masks may become infinite in fp16."""
+    loaded = source.load(str(tiny_models.architecture(tmp_path, name)))
+    ir.save(graph.build(loaded, "padded", "gpu", "fp16"), tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    feed = gate.ragged_feed(loaded.tokenizer, TEXTS, loaded.max_tokens)
+    _assert_equal(loaded, session.run(list(gate.TENSOR_OUTPUTS), feed), "fp16")
+    feed["attention_mask"][: feed["item_length"][0]] = 0
+    for output in session.run(list(gate.TENSOR_OUTPUTS), feed):
+        assert np.isfinite(output).all()
+
+
+def _assert_equal(loaded: source.Source, outputs: list[np.ndarray], precision: str) -> None:
+    # The reference of fp16 is fp32: what counts is what rounding does to the answer.
+    for row, expected in enumerate(gate.pytorch_outputs(loaded, TEXTS)):
+        for name, found in zip(gate.TENSOR_OUTPUTS, outputs, strict=True):
+            assert np.isfinite(found).all()
+            limit = TOLERANCE[precision] * max(1, np.abs(expected[name]).max())
+            assert np.abs(found[row] - expected[name]).max() <= limit

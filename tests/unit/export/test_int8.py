@@ -1,0 +1,88 @@
+"""int8 on CPU: near the fp32 answer, and the same alone and in any batch."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import tiny_models
+from text_pipeline import corpus
+from text_pipeline.export import gate, graph, int8, source
+
+TEXTS = corpus.mixed(24, seed=6)
+INVARIANCE = {"fp32": 1e-5, "int8": 1e-4}
+
+
+@pytest.fixture(scope="session")
+def sessions(reference: source.Source, tmp_path_factory: pytest.TempPathFactory):
+    """The default model's graph of a layout and a precision."""
+
+    @cache
+    def build(layout: str, precision: str) -> onnxruntime.InferenceSession:
+        model = graph.build(reference, layout)
+        if precision == "int8":
+            texts = corpus.mixed(32, seed=1)
+            feeds = [gate.ragged_feed(reference.tokenizer, [t], 512) for t in texts]
+            # 6 layers with 6 products each.
+            assert int8.quantize(model, feeds) == 36
+        path = tmp_path_factory.mktemp("graph") / "model.onnx"
+        ir.save(model, path)
+        return onnxruntime.InferenceSession(path)
+
+    return build
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("layout", graph.LAYOUTS)
+def test_answer_alone_is_the_answer_in_any_batch(
+    reference: source.Source, sessions, layout: str, precision: str
+) -> None:
+    session = sessions(layout, precision)
+    alone = list(gate.graph_outputs(session, reference, TEXTS, 1))
+
+    @settings(max_examples=12, deadline=None)
+    @given(rows=st.lists(st.sampled_from(range(len(TEXTS))), min_size=1, max_size=16))
+    def check(rows: list[int]) -> None:
+        texts = [TEXTS[row] for row in rows]
+        answers = gate.graph_outputs(session, reference, texts, len(texts))
+        for row, found in zip(rows, answers, strict=True):
+            for output in gate.TENSOR_OUTPUTS:
+                difference = np.abs(found[output] - alone[row][output]).max()
+                limit = INVARIANCE[precision] * max(1, np.abs(alone[row][output]).max())
+                assert difference <= limit
+
+    check()
+
+
+def test_graph_is_near_fp32_and_smaller(reference: source.Source, sessions) -> None:
+    exact = gate.graph_outputs(sessions("packed", "fp32"), reference, TEXTS, 8)
+    found = gate.graph_outputs(sessions("packed", "int8"), reference, TEXTS, 8)
+    for a, b in zip(exact, found, strict=True):
+        assert np.abs(a["logits"] - b["logits"]).max() < 0.1 * np.abs(a["logits"]).max()
+        assert a["embedding"] @ b["embedding"] > 0.99
+
+
+# ALBERT's layers share their weights, ModernBERT normalises before and gates its GELU.
+@pytest.mark.parametrize("name", ["albert", "bert", "deberta-v2", "modernbert", "roberta"])
+def test_architectures_stay_near_fp32(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.setattr(int8, "LEAST_ELEMENTS", 1)
+    loaded = source.load(str(tiny_models.architecture(tmp_path, name)))
+    model = graph.build(loaded, "padded" if name == "deberta-v2" else "packed")
+    exact = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString())
+    feeds = [gate.ragged_feed(loaded.tokenizer, [t], loaded.max_tokens) for t in TEXTS]
+    before = list(gate.graph_outputs(exact, loaded, TEXTS, 8))
+    assert int8.quantize(model, feeds) >= 2 * 4
+    onnx.checker.check_model(ir.to_proto(model))
+    session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString())
+    after = list(gate.graph_outputs(session, loaded, TEXTS, 8))
+    spread = np.std([outputs["logits"] for outputs in before])
+    errors = [np.abs(a["logits"] - b["logits"]).mean() for a, b in zip(before, after, strict=True)]
+    assert np.mean(errors) < 0.1 * spread
