@@ -27,7 +27,11 @@ def padded_front(
     flat = op.Unsqueeze(start, [1]) + op.Unsqueeze(position, [0])
     index = op.Where(inside, flat, zero)
     padded_input_ids = op.Where(inside, op.Gather(input_ids, index), pad_token_id)
-    padded_attention_mask = op.Where(inside, op.Gather(attention_mask, index), zero)
+    mask = op.Where(inside, op.Gather(attention_mask, index), zero)
+    # An item that is masked altogether keeps its first token: no tokens have no mean.
+    real_count = op.ReduceSum(mask, [1], keepdims=1)
+    is_kept = op.And(op.Equal(real_count, zero), op.Equal(op.Unsqueeze(position, [0]), zero))
+    padded_attention_mask = op.Where(is_kept, op.Constant(value_int=1), mask)
     padded_token_type_ids = op.Where(inside, op.Gather(token_type_ids, index), zero)
     return padded_input_ids, padded_attention_mask, padded_token_type_ids
 

@@ -24,6 +24,8 @@ from onnx_ir.convenience import replace_all_uses_with
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnx_ir.tape import Tape
 
+from text_pipeline.errors import TextPipelineError
+
 SMOOTHING = 0.8
 """How much of the difficulty goes from activations to weights, 0 to 1.
 
@@ -51,12 +53,17 @@ class Range:
 def quantize(model: ir.Model, calibration: Iterable[Feed]) -> int:
     """Rewrites a complete fp32 graph in place and returns the number of products it changed.
 
-    `calibration` are inputs of the graph; real texts, for the ranges of its hidden states.
+    `calibration` are inputs of the graph; real texts, for the ranges of its hidden states. Raises
+    TextPipelineError if nothing is large enough.
     """
     products: dict[ir.Value, list[ir.Node]] = {}
     for node in model.graph:
         if _is_large_product(node):
             products.setdefault(_input(node, 0), []).append(node)
+    if not products:
+        raise TextPipelineError(
+            f"--precision int8: no weights of at least {LEAST_ELEMENTS} elements: use fp32"
+        )
     normalised = [x for x in products if _operator(x) == "LayerNormalization"]
     ranges = dict(zip(normalised, _ranges(model, normalised, calibration), strict=True))
     for x, nodes in products.items():
@@ -76,6 +83,8 @@ def _is_large_product(node: ir.Node) -> bool:
 
 def _ranges(model: ir.Model, values: Sequence[ir.Value], feeds: Iterable[Feed]) -> list[Range]:
     """The range of each value over all feeds."""
+    if not values:
+        return []
     outputs = len(model.graph.outputs)
     model.graph.outputs.extend(values)
     serialized = ir.to_proto(model).SerializeToString()

@@ -19,6 +19,10 @@ from text_pipeline.repository import Repository
 
 ELEVEN_LABELS = [f"label {n}" for n in range(9)] + ['semi;colon: "quoted" ünï', "two\nlines"]
 
+# Large enough for int8, and with random weights so far from any trained model that rounding shows.
+LARGE = {"hidden_size": 128, "intermediate_size": 128}
+ROUGH = {"tolerance": 2, "min_agreement": 0.8}
+
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
@@ -124,16 +128,60 @@ def test_rejected_graph_leaves_the_repository_as_it_was(
     # One weight of the graph differs from the model's.
     build = graph.build
 
-    def broken(_: source.Source, layout: str):
+    def broken(_: source.Source, *arguments: str):
         with_fault = source.load(str(model))
         with_fault.model.classifier.weight.data[0] += 1
-        return build(with_fault, layout)
+        return build(with_fault, *arguments)
 
     monkeypatch.setattr(graph, "build", broken)
     with pytest.raises(ExportRejectedError, match="worst for the text"):
         export(model, repository)
     assert files(repository.path) == before
     assert not list(repository.path.rglob(".export-*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "device", "precision"),
+    [
+        ({"precision": "int8"}, "cpu", "int8"),
+        ({"device": "gpu"}, "gpu", "fp16"),
+        ({"device": "gpu", "precision": "fp32", "layout": "padded"}, "gpu", "fp32"),
+    ],
+)
+def test_device_and_precision_pass_the_gate_and_are_reported(
+    tmp_path: Path, repository: Repository, options: dict, device: str, precision: str
+) -> None:
+    export(tiny_models.bert(tmp_path / "model", **LARGE), repository, **options, **ROUGH)
+    folder = repository.path / "text_classifier_onnx/1"
+    report = json.loads((folder / "export.json").read_text())
+    assert (report["device"], report["precision"]) == (device, precision)
+    assert report["gate"]["label_agreement"] >= report["gate"]["min_agreement"] == 0.8
+    assert report["gate"]["max_difference"]["probabilities"] <= report["gate"]["tolerance"]
+    assert files(folder) == {"export.json", "model.onnx"}
+
+
+def test_precision_that_the_device_does_not_have_is_an_error(
+    tmp_path: Path, repository: Repository
+) -> None:
+    with pytest.raises(TextPipelineError, match="int8 on gpu: expected fp16 or fp32"):
+        export(tmp_path, repository, device="gpu", precision="int8")
+    with pytest.raises(TextPipelineError, match="no weights of at least 16384 elements"):
+        export(tiny_models.bert(tmp_path / "model"), repository, precision="int8")
+
+
+def test_gate_takes_own_texts_and_limits(tmp_path: Path, repository: Repository) -> None:
+    model = tiny_models.bert(tmp_path / "model", **LARGE)
+    options = {"precision": "int8", "texts": ["one text", "and another one"]}
+    with pytest.raises(ExportRejectedError, match=r"difference 1e-09"):
+        export(model, repository, **options, **ROUGH | {"tolerance": 1e-9})
+    with pytest.raises(ExportRejectedError, match=r"limits: agreement 110.0%"):
+        export(model, repository, **options, **ROUGH | {"min_agreement": 1.1})
+    assert not repository.path.exists() or not repository.versions()
+    export(model, repository, **options, **ROUGH)
+    report = json.loads((repository.path / "text_classifier_onnx/1/export.json").read_text())
+    assert report["gate"]["texts"] == 2 + len(gate.ODD_TEXTS)
+    with pytest.raises(TextPipelineError, match="no text"):
+        export(model, repository, texts=[])
 
 
 @pytest.mark.parametrize(
