@@ -108,6 +108,13 @@ def modern_bert(pooling: str = "mean") -> transformers.ModernBertConfig:
     )  # fmt: skip
 
 
+def deberta(**settings: Any) -> transformers.DebertaV2Config:
+    """With both kinds of relative attention."""
+    return transformers.DebertaV2Config(
+        **SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], **settings
+    )
+
+
 # name: configuration and tokenizer
 ARCHITECTURES: Mapping[str, Callable[[], tuple[Any, Any]]] = {
     "albert": lambda: (
@@ -128,12 +135,22 @@ ARCHITECTURES: Mapping[str, Callable[[], tuple[Any, Any]]] = {
     "xlm-roberta": lambda: (_roberta_ids(transformers.XLMRobertaConfig), byte_level_bpe()),
     "modernbert": lambda: (modern_bert(), word_piece()),
     "mpnet": lambda: (_roberta_ids(transformers.MPNetConfig), byte_level_bpe()),
-    # Not packed: its attention scores depend on relative positions and content at once.
-    "deberta-v2": lambda: (
-        transformers.DebertaV2Config(
-            **SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], type_vocab_size=0
+    "deberta-v2": lambda: (deberta(position_biased_input=True, type_vocab_size=2), word_piece()),
+    # As the published DeBERTa v3 models: logarithmic buckets of distances, shared projections.
+    "deberta-v3": lambda: (
+        deberta(
+            position_biased_input=False, type_vocab_size=0, position_buckets=8, share_att_key=True,
+            norm_rel_ebd="layer_norm",
         ),
         word_piece(),
+    ),
+    # Not packed.
+    "rembert": lambda: (
+        transformers.RemBertConfig(**SIZES, input_embedding_size=16, output_embedding_size=16),
+        word_piece(),
+    ),
+    "deberta-conv": lambda: (
+        deberta(position_biased_input=False, type_vocab_size=0, conv_kernel_size=3), word_piece()
     ),
 }  # fmt: skip
 

@@ -88,3 +88,72 @@ def BiasedPackedAttention(  # noqa: N802 - an operator's name
         )
         parts = op.SequenceInsert(parts, op.Reshape(part, one_row))
     return op.ConcatFromSequence(parts, axis=1)
+
+
+@script(domain)
+def DisentangledPackedAttention(  # noqa: N802 - an operator's name
+    query,
+    key,
+    value,
+    group_length,
+    group_items,
+    position_key,
+    position_query,
+    key_index,
+    query_index,
+    num_heads: int,
+    scale: float,
+):
+    """DeBERTa's: how content and distance suit each other is added to the scores.
+
+    `position_key` and `position_query`, [heads, head size, distances], are what the model makes of
+    its distances; `key_index` and `query_index`, INT64 [longest, longest], tell which distance
+    lies between two positions.
+    """
+    end = op.CumSum(group_length * group_items, op.Constant(value_int=0))
+    hidden = op.Slice(op.Shape(query), [2], [3])
+    any_size = op.Constant(value_ints=[-1])
+    one_row = op.Concat(op.Constant(value_ints=[1, -1]), hidden, axis=0)
+    heads = op.Reshape(op.Constant(value_int=num_heads), [1])
+    parts = op.SequenceEmpty(dtype=1)
+    for i in range(op.Squeeze(op.Shape(group_length), [0])):
+        index = op.Unsqueeze(i, [0])
+        length = op.Gather(group_length, index)
+        items = op.Gather(group_items, index)
+        stop = op.Gather(end, index)
+        start = stop - length * items
+        group_shape = op.Concat(items, length, hidden, axis=0)
+        heads_shape = op.Concat(items, length, heads, any_size, axis=0)
+        square = op.Concat(length, length, axis=0)
+        scores_shape = op.Concat(items, heads, square, axis=0)
+        q = op.Reshape(op.Slice(query, start, stop, [1]), group_shape)
+        k = op.Reshape(op.Slice(key, start, stop, [1]), group_shape)
+        v = op.Reshape(op.Slice(value, start, stop, [1]), group_shape)
+        q_heads = op.Transpose(op.Reshape(q, heads_shape), perm=[0, 2, 1, 3])
+        k_heads = op.Transpose(op.Reshape(k, heads_shape), perm=[0, 2, 1, 3])
+        content_to_position = op.GatherElements(
+            op.MatMul(q_heads, position_key),
+            op.Expand(op.Slice(key_index, [0, 0], square, [0, 1]), scores_shape),
+            axis=3,
+        )
+        position_to_content = op.GatherElements(
+            op.MatMul(k_heads, position_query),
+            op.Expand(op.Slice(query_index, [0, 0], square, [0, 1]), scores_shape),
+            axis=3,
+        )
+        bias = content_to_position + op.Transpose(position_to_content, perm=[0, 1, 3, 2])
+        part = msft.MultiHeadAttention(
+            q,
+            k,
+            v,
+            None,
+            None,
+            bias * op.Constant(value_float=scale),
+            num_heads=num_heads,
+            scale=scale,
+        )
+        parts = op.SequenceInsert(parts, op.Reshape(part, one_row))
+    return op.ConcatFromSequence(parts, axis=1)
+
+
+OPERATORS = (PackedAttention, BiasedPackedAttention, DisentangledPackedAttention)

@@ -62,7 +62,7 @@ def export_model(
     with quiet_libraries(), _directory_of(model_id) as directory:
         progress(f"loading {model_id}")
         loaded = source.load(directory, max_tokens)
-        layout = _choose_layout(loaded, layout, progress)
+        layout = _choose_layout(loaded, layout, device, progress)
         with repository.publish(version) as staged:
             path = staged.classifier / GRAPH
             _build(loaded, path, layout, device, precision, texts)
@@ -142,10 +142,10 @@ def _choose_precision(device: str, requested: str | None) -> str:
 
 
 def _choose_layout(
-    loaded: source.Source, requested: str | None, progress: Callable[[str], None]
+    loaded: source.Source, requested: str | None, device: str, progress: Callable[[str], None]
 ) -> str:
     name = type(loaded.model).__name__
-    reason = reason_not_packed(loaded.model)
+    reason = reason_not_packed(loaded.model, device)
     if requested == "packed" and reason:
         raise TextPipelineError(f"{name} cannot be packed ({reason}): use --layout padded")
     layout = requested or ("padded" if reason else "packed")

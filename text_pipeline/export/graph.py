@@ -19,7 +19,7 @@ from onnx_ir.passes.common import (
 from onnxscript.values import OnnxFunction
 from torch import nn
 
-from text_pipeline.export.attention import BiasedPackedAttention, PackedAttention
+from text_pipeline.export.attention import OPERATORS
 from text_pipeline.export.front import packed_front, padded_front
 from text_pipeline.export.fusion import fuse
 from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS, PaddedClassifier
@@ -47,8 +47,8 @@ def build(source: Source, layout: str, device: str = "cpu", precision: str = "fp
         model = _export_packed(source, device, dtype)
         _prepend(model, packed_front, {})
         if device == "cpu":
-            _define(model, PackedAttention)
-            _define(model, BiasedPackedAttention)
+            for operator in OPERATORS:
+                _define(model, operator)
     else:
         model = _export_padded(source, dtype)
         _prepend(model, padded_front, {"pad_token_id": source.tokenizer.pad_token_id or 0})

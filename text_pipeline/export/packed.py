@@ -13,6 +13,7 @@ from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from text_pipeline.export.heads import activation, ranked
+from text_pipeline.export.relative import replace_deberta_attention, replace_mpnet_attention
 from text_pipeline.export.source import Source
 
 ATTENTION = "packed"
@@ -36,6 +37,7 @@ ENCODERS = {
     "albert": "encoder",
     "bert": "encoder",
     "camembert": "encoder",
+    "deberta-v2": "encoder",
     "distilbert": "transformer",
     "electra": "encoder",
     "modernbert": "final_norm",
@@ -45,14 +47,23 @@ ENCODERS = {
 }
 # Their positions count the tokens that differ from the padding id and start behind it.
 POSITIONS_BEHIND_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta")
+RELATIVE = {"deberta-v2": replace_deberta_attention, "mpnet": replace_mpnet_attention}
 
 
-def reason_not_packed(model: PreTrainedModel) -> str | None:
+def reason_not_packed(model: PreTrainedModel, device: str) -> str | None:
     """Why a model must be padded, or None if it can be packed."""
-    if model.config.model_type not in ENCODERS:
-        return f"no packed form of the architecture {model.config.model_type}"
-    if getattr(model.config, "is_decoder", False):
+    config = model.config
+    if config.model_type not in ENCODERS:
+        return f"no packed form of the architecture {config.model_type}"
+    if getattr(config, "is_decoder", False):
         return "it is a decoder"
+    if config.model_type == "deberta-v2":
+        if device == "gpu":
+            return "ONNX Runtime has no packed operator for DeBERTa's attention on GPU"
+        if getattr(config, "conv_kernel_size", 0) > 0:
+            return "its convolution would mix the texts of a batch"
+        if not config.relative_attention or set(config.pos_att_type) != {"c2p", "p2c"}:
+            return "its attention is not DeBERTa's usual one (pos_att_type c2p and p2c)"
     return None
 
 
@@ -71,8 +82,8 @@ class PackedClassifier(nn.Module):
         config = self.model.config
         encoder = self.model.base_model.get_submodule(ENCODERS[config.model_type])
         encoder.register_forward_hook(self._pool)
-        if config.model_type == "mpnet":
-            self._replace_mpnet_attention(encoder)
+        if config.model_type in RELATIVE:
+            RELATIVE[config.model_type](self, encoder)
             return
         AttentionInterface.register(ATTENTION, self._attend)
         AttentionMaskInterface.register(ATTENTION, lambda *args, **kwargs: None)
@@ -119,66 +130,63 @@ class PackedClassifier(nn.Module):
             position = self.batch["position"]
             is_far = (position[:, None] - position[None, :]).abs() >= sliding_window
             bias = is_far[None, None].to(query.dtype) * torch.finfo(query.dtype).min
-        return self._attend_in_items(query, key, value, scaling, bias), None
+        _, heads, tokens, size = query.shape
+        query, key, value = (
+            t.transpose(1, 2).reshape(1, tokens, heads * size) for t in (query, key, value)
+        )
+        attended = self.attend(query, key, value, heads, scaling, bias)
+        return attended.reshape(1, tokens, heads, size), None
 
-    def _attend_in_items(
+    def attend(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
+        heads: int,
         scale: float | None,
         bias: torch.Tensor | None,
     ) -> torch.Tensor:
-        """As `_attend`; `bias`, [1, heads or 1, longest, longest], is added to the scores."""
-        _, heads, tokens, size = query.shape
-        attributes: dict[str, Any] = {"num_heads": heads, "scale": float(scale or size**-0.5)}
-        rows = [t.transpose(1, 2).reshape(1, tokens, heads * size) for t in (query, key, value)]
+        """[1, tokens, hidden] each -> the same; `bias`, [1, heads or 1, longest, longest]."""
+        _, tokens, hidden = query.shape
+        attributes: dict[str, Any] = {
+            "num_heads": heads,
+            "scale": float(scale or (hidden // heads) ** -0.5),
+        }
         biases = [] if bias is None else [bias]
         if self.device == "gpu":
             # The operator's own bias, of the projections, is left out.
             layout = [None, self.batch["token_offset"], self.batch["cumulative_sequence_length"]]
             attended = torch.onnx.ops.symbolic(
                 "com.microsoft::PackedMultiHeadAttention",
-                [*(row.squeeze(0) for row in rows), *layout, *biases],
+                [*(row.squeeze(0) for row in (query, key, value)), *layout, *biases],
                 attributes,
                 dtype=query.dtype,
-                shape=(tokens, heads * size),
+                shape=(tokens, hidden),
                 version=1,
             )
-        else:
-            # MultiHeadAttention for CPU knows only fp32.
-            inputs = [t.float() for t in (*rows, *biases)]
-            groups = [self.batch["group_length"], self.batch["group_items"]]
-            attended = torch.onnx.ops.symbolic(
-                f"text_pipeline::{'Biased' if biases else ''}PackedAttention",
-                [*inputs[:3], *groups, *inputs[3:]],
-                attributes,
-                dtype=torch.float32,
-                shape=(1, tokens, heads * size),
-                version=1,
-            ).to(query.dtype)
-        return attended.reshape(1, tokens, heads, size)
+            return attended.unsqueeze(0)
+        # MultiHeadAttention for CPU knows only fp32.
+        attended = torch.onnx.ops.symbolic(
+            f"text_pipeline::{'Biased' if biases else ''}PackedAttention",
+            [
+                *(t.float() for t in (query, key, value)),
+                *self.groups(),
+                *(b.float() for b in biases),
+            ],
+            attributes,
+            dtype=torch.float32,
+            shape=query.shape,
+            version=1,
+        )
+        return attended.to(query.dtype)
 
-    def _replace_mpnet_attention(self, encoder: Any) -> None:
-        """MPNet takes no attention function, and its bias is for all tokens of a row."""
-        bias_of = encoder.compute_position_bias
-        encoder.compute_position_bias = lambda _: bias_of(self.batch["position"][None, :, None])
-        for layer in encoder.layer:
-            layer.attention.attn.forward = self._mpnet_attention(layer.attention.attn)
+    def groups(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Lengths, and how many items have each."""
+        return self.batch["group_length"], self.batch["group_items"]
 
-    def _mpnet_attention(self, module: Any) -> Any:
-        def forward(
-            hidden: torch.Tensor, mask: Any, position_bias: torch.Tensor, **kwargs: Any
-        ) -> tuple[torch.Tensor]:
-            shape = (*hidden.shape[:2], module.num_attention_heads, module.attention_head_size)
-            query, key, value = (
-                projection(hidden).view(shape).transpose(1, 2)
-                for projection in (module.q, module.k, module.v)
-            )
-            attended = self._attend_in_items(query, key, value, None, position_bias)
-            return (module.o(attended.reshape(hidden.shape)),)
-
-        return forward
+    def positions(self) -> torch.Tensor:
+        """The positions of the longest item, [1, longest, 1]."""
+        return self.batch["position"][None, :, None]
 
     def _pool(self, module: nn.Module, args: Any, output: Any) -> Any:
         """Hidden states [1, tokens, hidden] -> one for each item, [items, 1, hidden]."""
@@ -193,4 +201,6 @@ class PackedClassifier(nn.Module):
         if is_tensor:
             return pooled.unsqueeze(1)
         output.last_hidden_state = pooled.unsqueeze(1)
+        if output.hidden_states:  # DeBERTa takes the last of these
+            output.hidden_states = (output.last_hidden_state,)
         return output
