@@ -3,8 +3,9 @@
 They are attached to the graph as model-local functions. Inputs are query, key and value,
 [1, tokens, hidden] of items sorted by length; the INT64 [groups] lengths of items and how many have
 each; and, for models with relative positions or a sliding window, `bias`, [1, heads or 1, longest,
-longest], which is added to the scores. On GPU com.microsoft.PackedMultiHeadAttention takes their
-place.
+longest], which is added to the scores. `hidden_size` is an attribute, so that shapes are constants
+where they can be: for a short text, finding them out would cost more than attention. On GPU
+com.microsoft.PackedMultiHeadAttention takes their place.
 
 Written in ONNX Script, as front.py.
 """
@@ -19,7 +20,7 @@ domain = Opset("text_pipeline", 1)
 
 @script(domain)
 def PackedAttention(  # noqa: N802 - an operator's name
-    query, key, value, group_length, group_items, num_heads: int, scale: float
+    query, key, value, group_length, group_items, hidden_size: int, num_heads: int, scale: float
 ):
     """Items of one length are one batch of com.microsoft.MultiHeadAttention.
 
@@ -27,7 +28,7 @@ def PackedAttention(  # noqa: N802 - an operator's name
     needs no Loop: that costs more than a short text's attention.
     """
     groups = op.Squeeze(op.Shape(group_length), [0])
-    hidden = op.Slice(op.Shape(query), [2], [3])
+    hidden = op.Unsqueeze(op.Constant(value_int=hidden_size), [0])
     one_row = op.Concat(op.Constant(value_ints=[1, -1]), hidden, axis=0)
     if groups == 1:
         items_shape = op.Concat(op.Constant(value_ints=[-1]), group_length, hidden, axis=0)
@@ -62,11 +63,19 @@ def PackedAttention(  # noqa: N802 - an operator's name
 
 @script(domain)
 def BiasedPackedAttention(  # noqa: N802 - an operator's name
-    query, key, value, group_length, group_items, bias, num_heads: int, scale: float
+    query,
+    key,
+    value,
+    group_length,
+    group_items,
+    bias,
+    hidden_size: int,
+    num_heads: int,
+    scale: float,
 ):
     """The same with a bias: its first rows and columns belong to an item of any length."""
     end = op.CumSum(group_length * group_items, op.Constant(value_int=0))
-    hidden = op.Slice(op.Shape(query), [2], [3])
+    hidden = op.Unsqueeze(op.Constant(value_int=hidden_size), [0])
     one_row = op.Concat(op.Constant(value_ints=[1, -1]), hidden, axis=0)
     parts = op.SequenceEmpty(dtype=1)
     for i in range(op.Squeeze(op.Shape(group_length), [0])):
@@ -101,6 +110,7 @@ def DisentangledPackedAttention(  # noqa: N802 - an operator's name
     position_query,
     key_index,
     query_index,
+    hidden_size: int,
     num_heads: int,
     scale: float,
 ):
@@ -111,7 +121,7 @@ def DisentangledPackedAttention(  # noqa: N802 - an operator's name
     lies between two positions.
     """
     end = op.CumSum(group_length * group_items, op.Constant(value_int=0))
-    hidden = op.Slice(op.Shape(query), [2], [3])
+    hidden = op.Unsqueeze(op.Constant(value_int=hidden_size), [0])
     any_size = op.Constant(value_ints=[-1])
     one_row = op.Concat(op.Constant(value_ints=[1, -1]), hidden, axis=0)
     heads = op.Reshape(op.Constant(value_int=num_heads), [1])

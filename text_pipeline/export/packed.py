@@ -173,7 +173,7 @@ class PackedClassifier(nn.Module):
                 *self.groups(),
                 *(b.float() for b in biases),
             ],
-            attributes,
+            attributes | {"hidden_size": hidden},
             dtype=torch.float32,
             shape=query.shape,
             version=1,

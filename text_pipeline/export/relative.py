@@ -75,7 +75,11 @@ def _deberta_attention(classifier: Any, module: Any, embeddings: torch.Tensor) -
             "text_pipeline::DisentangledPackedAttention",
             inputs,
             # Three kinds of scores are added.
-            {"num_heads": heads, "scale": (3 * module.attention_head_size) ** -0.5},
+            {
+                "hidden_size": hidden.shape[-1],
+                "num_heads": heads,
+                "scale": (3 * module.attention_head_size) ** -0.5,
+            },
             dtype=hidden.dtype,
             shape=hidden.shape,
             version=1,
