@@ -60,13 +60,65 @@ def main() -> None:
     default="cpu",
     help="Custom model configuration: <model>/configs/<name>.pbtxt where there is one.",
 )
-@click.option("--log", type=click.Path(path_type=Path), help="File for the server's log.")
-def serve(repository: Path, log: Path | None, **options: Any) -> None:
-    """Start a Triton server on this machine, without Docker; Ctrl-C stops it."""
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="File for the server's log; - passes it on.",
+)
+@click.option(
+    "--triton",
+    type=click.Path(path_type=Path),
+    help="An installed Triton, such as /opt/tritonserver. Default: the wheel's.",
+)
+@click.argument("tritonserver_arguments", nargs=-1)
+def serve(
+    repository: Path, log: Path | None, tritonserver_arguments: tuple[str, ...], **options: Any
+) -> None:
+    """Start a Triton server; Ctrl-C stops it, and it ends when it classifies no more.
+
+    TRITONSERVER_ARGUMENTS go to tritonserver as they are: after --, for example
+    `serve -- --log-verbose=1`.
+    """
     from text_pipeline.embedded.serve import serve
     from text_pipeline.repository import Repository
 
-    serve(Repository(repository), log_path=log, **options, progress=click.echo)
+    serve(
+        Repository(repository),
+        log_path=log,
+        extra_arguments=tritonserver_arguments,
+        **options,
+        progress=click.echo,
+    )
+
+
+@commands.command()
+@click.option(
+    "--repository",
+    type=click.Path(path_type=Path),
+    default="model_repository",
+    help="Model repository to look into.",
+)
+def check(repository: Path) -> None:
+    """Say what is missing in a model repository; succeed if it can be served."""
+    from text_pipeline.repository import Repository
+
+    Repository(repository).check()
+
+
+@commands.command()
+@click.option("--url", default="127.0.0.1:8000", help="The server's HTTP endpoint.")
+@click.option(
+    "--timeout",
+    default=10.0,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds the answer may take.",
+)
+def health(url: str, timeout: float) -> None:
+    """Classify a text with a running server, as a health check; succeed if it answers."""
+    from text_pipeline.embedded.probe import ensemble_problem
+
+    if problem := ensemble_problem(url, timeout):
+        raise TextPipelineError(problem)
 
 
 @commands.command()

@@ -1,5 +1,6 @@
 """The model repository: its static files, its versions, and how a new version gets in."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -49,6 +50,20 @@ class Repository:
             for model in (self.path / CLASSIFIER).glob("*/model.onnx")
             if model.parent.name.isdecimal()
         )
+
+    def check(self) -> None:
+        """Raises TextPipelineError if there is nothing to serve, or nothing this user may read."""
+        for path in (self.path, *self.path.rglob("*")):
+            needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
+            if path.exists() and not os.access(path, needed):
+                raise TextPipelineError(
+                    f"{path} is not readable for user {os.getuid()}: chmod -R a+rX {self.path}"
+                )
+        if not self.versions():
+            raise TextPipelineError(
+                f"{self.path} has no model: run `make model` for the default model, or "
+                f"`text-pipeline export --model DIRECTORY --repository {self.path}`"
+            )
 
     def new_version(self, requested: int | None) -> int:
         """The version an export will write; an existing one is never overwritten."""

@@ -50,6 +50,14 @@ def create(directory: Path) -> Layout:
     return Layout(server / "bin" / "tritonserver", directory, _environment(libraries))
 
 
+def installed(triton: Path) -> Layout:
+    """A Triton with its own bin/, lib/ and backends/, as in its containers' /opt/tritonserver."""
+    binary = triton / "bin" / "tritonserver"
+    if not os.access(binary, os.X_OK):
+        raise TextPipelineError(f"{binary} is not a program: expected an installed Triton there")
+    return Layout(binary, triton / "backends", _environment([triton / "lib"]))
+
+
 def _wheel() -> Path:
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:

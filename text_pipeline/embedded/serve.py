@@ -4,13 +4,14 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from text_pipeline.embedded import ports
+from text_pipeline.embedded.log import STDOUT
 from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository import ENSEMBLE, Repository
@@ -34,21 +35,21 @@ def serve(
     metrics_port: int,
     model_config_name: str,
     log_path: Path | None = None,
+    triton: Path | None = None,
+    extra_arguments: Sequence[str] = (),
     progress: Callable[[str], None] = print,
 ) -> None:
     """Runs until SIGINT or SIGTERM; raises TextPipelineError when the server cannot run or dies.
 
-    `progress` gets what a user wants to read: the addresses and a request to try. Without a
-    `log_path` the log is a temporary file, which stays only when something went wrong.
+    A server that runs but does not classify any more counts as dead: whoever started this command
+    (Docker, systemd) can start it again. `progress` gets what a user wants to read: the addresses
+    and a request to try. Without a `log_path` the log is a temporary file, which stays only when
+    something went wrong. `extra_arguments` are tritonserver's own.
     """
+    repository.check()
     taken = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
     if found := ports.problem(taken, host):
         raise TextPipelineError(found)
-    if not repository.versions():
-        raise TextPipelineError(
-            f"{repository.path} has no model: run `text-pipeline export --model DIRECTORY "
-            f"--repository {repository.path}`, or `make serve` for the default model"
-        )
     log = log_path or _temporary_log()
     server = EmbeddedServer(
         repository.path,
@@ -58,13 +59,16 @@ def serve(
         metrics_port=metrics_port,
         model_config_name=model_config_name,
         log_path=log,
+        triton=triton,
+        extra_arguments=extra_arguments,
     )
     try:
         with _stop_signals(), server:
             progress(_welcome(server))
-            code = server.wait_exit()
-            raise TextPipelineError(f"the server ended with code {code}: {server.log_errors()}")
+            server.watch()
     except TextPipelineError as error:
+        if log == STDOUT:
+            raise
         if log.stat().st_size > 0:
             raise TextPipelineError(f"{error}; its log: {log}") from error
         log.unlink()

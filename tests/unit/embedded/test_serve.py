@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.unit.embedded import ragged_model
-from tests.unit.embedded.test_server import model_is_ready
+from tests.unit.embedded.test_server import model_problem
 from text_pipeline.embedded import ports, serve
 from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.errors import TextPipelineError
@@ -30,7 +30,7 @@ class RaggedRepository(Repository):
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     def make(*args: Any, **options: Any) -> EmbeddedServer:
-        return EmbeddedServer(*args, is_ready=model_is_ready, **options)
+        return EmbeddedServer(*args, problem=model_problem, **options)
 
     monkeypatch.setattr(serve, "EmbeddedServer", make)
     return RaggedRepository(ragged_model.write(tmp_path / "models", ragged_model.config()))
@@ -106,7 +106,7 @@ def test_a_given_log_file_stays(repository: Repository, tmp_path: Path) -> None:
 
 
 def test_a_repository_without_a_model_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(TextPipelineError, match=r"text-pipeline export.*make serve"):
+    with pytest.raises(TextPipelineError, match=r"make model.*text-pipeline export"):
         run(Repository(tmp_path))
 
 

@@ -19,22 +19,23 @@ from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import InferenceServerException
 
 from tests.unit.embedded import ragged_model
+from text_pipeline.embedded.log import ServerLog
 from text_pipeline.embedded.server import SHARED_MEMORY, EmbeddedServer
 from text_pipeline.errors import TextPipelineError
 
 ALL_OUTPUTS = ("total", "sign", "batch_items", "checked")
 
 
-def model_is_ready(http_url: str) -> bool:
+def model_problem(http_url: str) -> str | None:
     with tritonclient.http.InferenceServerClient(http_url) as client:
         try:
-            return client.is_model_ready(ragged_model.NAME)
-        except OSError:
-            return False
+            return None if client.is_model_ready(ragged_model.NAME) else "not ready"
+        except OSError as error:
+            return str(error)
 
 
 def make_server(repository: Path, **options) -> EmbeddedServer:
-    return EmbeddedServer(repository, is_ready=model_is_ready, **options)
+    return EmbeddedServer(repository, problem=model_problem, **options)
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +199,6 @@ def test_stop_leaves_no_process_and_no_shared_memory(tmp_path: Path, kill_first:
 
 def test_what_every_start_without_a_gpu_logs_is_no_error(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    server = EmbeddedServer(tmp_path, log_path=log)
     log.write_text(
         'W1130 05:30:36.1 6900 pinned.cc:1] "Unable to allocate pinned system memory"\n'
         'E1130 05:30:36.2 6900 server.cc:2] "CudaDriverHelper has not been initialized."\n'
@@ -206,7 +206,7 @@ def test_what_every_start_without_a_gpu_logs_is_no_error(tmp_path: Path) -> None
         'insufficient for CUDA runtime version"\n'
         'E1130 05:30:36.4 6900 server.cc:4] "the real problem"\n'
     )
-    assert server.log_errors() == "the real problem"
+    assert ServerLog(log).errors() == "the real problem"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -220,7 +220,7 @@ def test_the_server_ends_with_its_parent(tmp_path: Path, number: signal.Signals)
         server.start()
         server.wait_ready()
         print(server.pid, flush=True)
-        server.wait_exit()
+        server.watch()
         """
     )
     before = regions()
