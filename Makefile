@@ -1,5 +1,6 @@
 # make serve: a Triton server with the default model on this machine's CPUs
 # make test:  every test, against a server of its own
+# make test-container: the integration suite and more against the CPU image; needs a Docker engine
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +13,7 @@ PORTS := --http-port $(HTTP_PORT) --grpc-port $(GRPC_PORT) --metrics-port $(METR
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock
 DEFAULT_MODEL := model_repository/text_classifier_onnx/1/model.onnx
 
-.PHONY: serve test lint model clean
+.PHONY: serve test test-container lint model clean
 
 # The ports come first: a taken one is worth knowing before minutes of installing.
 serve:
@@ -23,11 +24,15 @@ serve:
 test: $(VENV)/.test model
 	$(BIN)/pytest
 
+test-container: $(VENV)/.test model
+	$(BIN)/pytest --server container tests/integration tests/container
+
 lint: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/shellcheck scripts/create-venv .ci/run
+	$(BIN)/shellcheck scripts/create-venv .ci/run .ci/with-engine
+	$(BIN)/hadolint docker/Dockerfile tests/container/triton-stand-in.Dockerfile
 
 model: $(DEFAULT_MODEL)
 

@@ -1,16 +1,19 @@
 """The server under test, and the reference every answer is compared with."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests import containers
 from text_pipeline.default_model import build
 from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.export import source
 
 REPOSITORY = Path(__file__).parents[1] / "model_repository"
+CONTAINER_TESTS = Path(__file__).parent / "container"
 
 
 @dataclass(frozen=True)
@@ -25,24 +28,68 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--server",
         default="embedded",
-        help="'embedded' starts one from the wheel; HOST:HTTP_PORT:GRPC_PORT names a running one",
+        help="'embedded' starts one from the wheel, 'container' the CPU image, 'gpu' the GPU "
+        "image; HOST:HTTP_PORT:GRPC_PORT names a running one",
     )
 
 
-@pytest.fixture(scope="session")
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    target = request.config.getoption("--server")
-    if target == "embedded":
-        with EmbeddedServer(REPOSITORY) as embedded:
-            yield Server(embedded.http_url, embedded.grpc_url)
-        return
-    try:
-        host, http_port, grpc_port = target.split(":")
-    except ValueError:
+def pytest_configure(config: pytest.Config) -> None:
+    target = config.getoption("--server")
+    if target in containers.IMAGES:
+        containers.check(target)
+    elif target != "embedded" and target.count(":") != 2:
         raise pytest.UsageError(
-            f"--server {target}: expected 'embedded' or HOST:HTTP_PORT:GRPC_PORT"
-        ) from None
-    yield Server(f"{host}:{http_port}", f"{host}:{grpc_port}")
+            f"--server {target}: expected 'embedded', 'container', 'gpu' or "
+            "HOST:HTTP_PORT:GRPC_PORT"
+        )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # Not in a fixture, where a first build would count as the time of a test.
+    target = session.config.getoption("--server")
+    if target in containers.IMAGES and not session.config.option.collectonly:
+        containers.build(target)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What is about the CPU image runs where that is the server under test."""
+    if collection_path == CONTAINER_TESTS and config.getoption("--server") != "container":
+        return True
+    return None
+
+
+@pytest.fixture(scope="session")
+def serve_repository(
+    request: pytest.FixtureRequest,
+) -> Callable[[Path], AbstractContextManager[Server]]:
+    """A context manager: a server of the kind under test that serves another repository."""
+    target = request.config.getoption("--server")
+
+    @contextmanager
+    def serve(repository: Path) -> Iterator[Server]:
+        started = (
+            containers.ServerContainer(target, repository)
+            if target in containers.IMAGES
+            else EmbeddedServer(repository)
+        )
+        with started:
+            yield Server(started.http_url, started.grpc_url)
+
+    return serve
+
+
+@pytest.fixture(scope="session")
+def server(
+    request: pytest.FixtureRequest,
+    serve_repository: Callable[[Path], AbstractContextManager[Server]],
+) -> Iterator[Server]:
+    target = request.config.getoption("--server")
+    if ":" in target:
+        host, http_port, grpc_port = target.split(":")
+        yield Server(f"{host}:{http_port}", f"{host}:{grpc_port}")
+        return
+    with serve_repository(REPOSITORY) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

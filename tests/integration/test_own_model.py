@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from tests import tiny_models
-from tests.conftest import Server
 from tests.integration.protocols import infer, label
 from text_pipeline import corpus
-from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.export.exporter import export_model
 from text_pipeline.export.gate import pytorch_outputs
 from text_pipeline.export.source import load
@@ -19,14 +17,13 @@ LABELS = [f"class {n}" for n in range(11)]
 
 
 @pytest.mark.parametrize("make", [tiny_models.bert, tiny_models.roberta], ids=["BERT", "RoBERTa"])
-def test_exported_model_answers_as_in_pytorch(tmp_path: Path, make) -> None:
+def test_exported_model_answers_as_in_pytorch(tmp_path: Path, make, serve_repository) -> None:
     model = make(tmp_path / "model", **tiny_models.labelled(LABELS))
     repository = Repository(tmp_path / "repository")
     export_model(str(model), repository)
     reference = load(str(model))
     texts = ["", "<pad> [PAD] typed", "word " * 300, *corpus.mixed(20, seed=5)]
-    with EmbeddedServer(repository.path) as embedded:
-        server = Server(embedded.http_url, embedded.grpc_url)
+    with serve_repository(repository.path) as server:
         answer = infer(server, "grpc", texts)
     assert answer["token_count"].max() == reference.max_tokens
     for row, expected in enumerate(pytorch_outputs(reference, texts)):
