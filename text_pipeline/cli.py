@@ -47,7 +47,7 @@ def main() -> None:
 @commands.command()
 @click.option(
     "--repository",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     default="model_repository",
     help="Model repository to serve.",
 )
@@ -94,7 +94,7 @@ def serve(
 @commands.command()
 @click.option(
     "--repository",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     default="model_repository",
     help="Model repository to look into.",
 )
