@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from text_pipeline.embedded import ports
+from text_pipeline.embedded.server import EXIT_TIMEOUT_S
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / ".env.example"
@@ -55,8 +56,6 @@ def test_the_example_names_every_setting() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_grace_period_is_longer_than_what_stopping_takes(profile: str) -> None:
-    from text_pipeline.embedded.server import EXIT_TIMEOUT_S
-
     grace = config("--profile", profile)["services"][profile]["stop_grace_period"]
     assert int(grace.removesuffix("s")) > EXIT_TIMEOUT_S + 4
 
@@ -81,7 +80,7 @@ def test_without_a_model_nothing_starts_and_one_line_says_why(
     tmp_path.chmod(0o755)
     done = compose("--profile", "cpu", "up", MODEL_REPOSITORY=tmp_path, **free_ports)
     assert done.returncode != 0
-    said = [line for line in done.stdout.splitlines() if "error:" in line]
+    said = [line for line in (done.stdout + done.stderr).splitlines() if "error:" in line]
     assert len(said) == 1
     assert "run `make model`" in said[0]
     running = compose("--profile", "cpu", "ps", "--quiet", "cpu", **free_ports)

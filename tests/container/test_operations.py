@@ -177,9 +177,6 @@ def test_a_container_that_ends_early_fails_in_seconds_with_its_log(tmp_path: Pat
     shutil.copytree(REPOSITORY, repository)
     (repository / "text_classifier_onnx" / "1" / "model.onnx").write_bytes(b"not a graph")
     started = time.monotonic()
-    with (
-        pytest.raises(pytest.fail.Exception, match=r"load model .*model\.onnx|model\.onnx.*failed"),
-        start(repository),
-    ):
+    with pytest.raises(pytest.fail.Exception, match=r"model\.onnx failed"), start(repository):
         pass
     assert time.monotonic() - started < 30

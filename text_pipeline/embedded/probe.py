@@ -23,7 +23,7 @@ def ensemble_problem(http_url: str, timeout_s: float = TIMEOUT_S) -> str | None:
         response = connection.getresponse()
         answer = response.read().decode(errors="replace")
     except TimeoutError:
-        return f"no answer within {timeout_s:.0f} s"
+        return f"no answer within {timeout_s:g} s"
     # HTTPException: the server closed the connection, it is on its way up or down.
     except (OSError, http.client.HTTPException) as error:
         return f"no server at {http_url}: {error or type(error).__name__}"

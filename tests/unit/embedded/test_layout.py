@@ -60,3 +60,18 @@ def test_a_missing_wheel_names_what_to_install(
     monkeypatch.setattr(layout.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(TextPipelineError, match=r"pip install 'text-pipeline\[server\]'"):
         layout.create(tmp_path / "backends")
+
+
+def test_an_installed_triton_is_used_where_it_is(tmp_path: Path) -> None:
+    binary = tmp_path / "bin" / "tritonserver"
+    binary.parent.mkdir()
+    binary.touch(mode=0o755)
+    parts = layout.installed(tmp_path)
+    assert (parts.binary, parts.backends) == (binary, tmp_path / "backends")
+    assert parts.environment["LD_LIBRARY_PATH"].split(":")[0] == str(tmp_path / "lib")
+    assert parts.environment["HF_HUB_OFFLINE"] == "1"
+
+
+def test_a_folder_without_a_triton_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TextPipelineError, match="tritonserver is not a program"):
+        layout.installed(tmp_path)
