@@ -14,8 +14,17 @@ from tests import tiny_models
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(sh|json)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-SHELL = [block for language, block in BLOCKS if language == "sh"]
+# That needs a Docker engine: tests/container/test_readme.py runs its commands.
+CONTAINERS = README[README.index("\n## Containers\n") : README.index("\n## How it works\n")]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced blocks in this language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+SHELL = blocks(README.replace(CONTAINERS, ""), "sh")
+SHOWN_ANSWER = json.loads(blocks(README, "json")[0])
 # This test is part of `make test`, and .ci/run calls `make lint`.
 RUN_BY_CI = "make lint\nmake test\n"
 NUMBERS = ("scores", "probabilities", "logits")
@@ -30,6 +39,14 @@ def shell(block: str) -> str:
     )
     assert done.returncode == 0, f"{block}\n{done.stderr}"
     return done.stdout
+
+
+def assert_as_shown(answer: dict) -> None:
+    """The answer to the first request; four digits are shown, the last may differ by machine."""
+    assert {key: answer[key] for key in SHOWN_ANSWER} == {
+        key: pytest.approx(value, abs=2e-4) if key in NUMBERS else value
+        for key, value in SHOWN_ANSWER.items()
+    }
 
 
 class Running:
@@ -74,13 +91,8 @@ def test_every_command_works_as_shown() -> None:
     regions = set(Path("/dev/shm").iterdir())
     server = Running(serve)
     try:
-        shown = json.loads(next(block for language, block in BLOCKS if language == "json"))
         answer = json.loads(shell(first_request))
-        assert {key: answer[key] for key in shown} == {
-            # Four digits are shown; the last may differ by machine.
-            key: pytest.approx(value, abs=2e-4) if key in NUMBERS else value
-            for key, value in shown.items()
-        }
+        assert_as_shown(answer)
         tried = next(line.removeprefix("try:") for line in server.lines if line.startswith("try:"))
         assert json.loads(shell(tried)) == answer
 
