@@ -4,36 +4,65 @@ Triton's own readiness does not show a dead Python stub: Triton 2.51 answers rea
 request of that instance fails.
 """
 
+import contextlib
 import http.client
 import json
 
 from text_pipeline.repository import ENSEMBLE
 
 TIMEOUT_S = 10.0
+_STATISTICS_TIMEOUT_S = 2.0
 # Triton 2.51 never starts a stub again, so this does not pass by waiting.
 _DEAD_STUB = "Stub process"
 
 
 def ensemble_problem(http_url: str, timeout_s: float = TIMEOUT_S) -> str | None:
-    """None if `text_pipeline_ensemble` at `host:port` classifies a text, or why not in one line."""
-    connection = http.client.HTTPConnection(http_url, timeout=timeout_s)
+    """None if `text_pipeline_ensemble` at `host:port` classifies, or why not in one line.
+
+    A server that answers others while this question waits in the queue is busy, not broken.
+    """
+    before = classified(http_url)
     try:
-        body = json.dumps({"text": "Is anybody there?"})
-        connection.request("POST", f"/v2/models/{ENSEMBLE}/generate", body)
-        response = connection.getresponse()
-        answer = response.read().decode(errors="replace")
+        status, answer = _ask(http_url, timeout_s)
     except TimeoutError:
+        if before is not None and (classified(http_url) or 0) > before:
+            return None
         return f"no answer within {timeout_s:g} s"
     # HTTPException: the server closed the connection, it is on its way up or down.
     except (OSError, http.client.HTTPException) as error:
         return f"no server at {http_url}: {error or type(error).__name__}"
-    finally:
-        connection.close()
-    if response.status == http.HTTPStatus.OK:
+    if status == http.HTTPStatus.OK:
         return None
-    return f"HTTP {response.status} from {http_url}: {' '.join(answer.split())}"
+    return f"HTTP {status} from {http_url}: {' '.join(answer.split())}"
 
 
 def is_final(problem: str) -> bool:
     """Whether only a new start of the server can help."""
     return _DEAD_STUB in problem
+
+
+def classified(http_url: str) -> int | None:
+    """How many requests the ensemble has answered with labels; None if the server does not say."""
+    with contextlib.suppress(OSError, http.client.HTTPException, ValueError, LookupError):
+        path = f"/v2/models/{ENSEMBLE}/stats"
+        _, answer = _request(http_url, _STATISTICS_TIMEOUT_S, "GET", path)
+        statistics = json.loads(answer)["model_stats"]
+        return sum(int(version["inference_stats"]["success"]["count"]) for version in statistics)
+    return None
+
+
+def _ask(http_url: str, timeout_s: float) -> tuple[int, str]:
+    body = json.dumps({"text": "Is anybody there?"})
+    return _request(http_url, timeout_s, "POST", f"/v2/models/{ENSEMBLE}/generate", body)
+
+
+def _request(
+    http_url: str, timeout_s: float, method: str, path: str, body: str | None = None
+) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(http_url, timeout=timeout_s)
+    try:
+        connection.request(method, path, body)
+        response = connection.getresponse()
+        return response.status, response.read().decode(errors="replace")
+    finally:
+        connection.close()

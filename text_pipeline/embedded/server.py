@@ -23,8 +23,9 @@ READY_TIMEOUT_S = 120.0
 SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
 WATCH_INTERVAL_S = 5.0
-MAX_PROBLEMS = 3
-"""After so many questions in a row without an answer a server is given up."""
+MAX_PROBLEMS = 12
+"""A server is given up after so many questions in a row without an answer: a minute of errors, or
+three in which nobody got an answer, for a full batch of a large model takes its time."""
 
 
 class EmbeddedServer:
