@@ -98,11 +98,12 @@ def serve(
     default="model_repository",
     help="Model repository to look into.",
 )
-def check(repository: Path) -> None:
+@click.option("--called", help="The repository's name in messages, if it is not its path.")
+def check(repository: Path, called: str | None) -> None:
     """Say what is missing in a model repository; succeed if it can be served."""
     from text_pipeline.repository import Repository
 
-    Repository(repository).check()
+    Repository(repository).check(called)
 
 
 @commands.command()

@@ -51,18 +51,22 @@ class Repository:
             if model.parent.name.isdecimal()
         )
 
-    def check(self) -> None:
-        """Raises TextPipelineError if there is nothing to serve, or nothing this user may read."""
+    def check(self, called: str | None = None) -> None:
+        """Raises TextPipelineError if there is nothing to serve, or nothing this user may read.
+
+        `called` is the user's name for the repository, where that differs: outside a container.
+        """
+        name = called or str(self.path)
         for path in (self.path, *self.path.rglob("*")):
             needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
             if path.exists() and not os.access(path, needed):
                 raise TextPipelineError(
-                    f"{path} is not readable for user {os.getuid()}: chmod -R a+rX {self.path}"
+                    f"{path} is not readable for user {os.getuid()}: chmod -R a+rX {name}"
                 )
         if not self.versions():
             raise TextPipelineError(
-                f"{self.path} has no model: run `make model` for the default model, or "
-                f"`text-pipeline export --model DIRECTORY --repository {self.path}`"
+                f"{name} has no model: run `make model` for the default model, or "
+                f"`text-pipeline export --model DIRECTORY --repository {name}`"
             )
 
     def new_version(self, requested: int | None) -> int:

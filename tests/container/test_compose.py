@@ -82,7 +82,7 @@ def test_without_a_model_nothing_starts_and_one_line_says_why(
     assert done.returncode != 0
     said = [line for line in (done.stdout + done.stderr).splitlines() if "error:" in line]
     assert len(said) == 1
-    assert "run `make model`" in said[0]
+    assert f"{tmp_path} has no model: run `make model`" in said[0]
     running = compose("--profile", "cpu", "ps", "--quiet", "cpu", **free_ports)
     assert running.stdout == ""
 
