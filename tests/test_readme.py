@@ -28,7 +28,7 @@ SHOWN_ANSWER = json.loads(blocks(README, "json")[0])
 # This test is part of `make test`, and .ci/run calls `make lint`.
 RUN_BY_CI = "make lint\nmake test\n"
 NUMBERS = ("scores", "probabilities", "logits")
-MADE_FILES = ("my-model", "my-repository", "texts.jsonl", "labels.jsonl")
+MADE_FILES = ("my-model", "my-repository", "int8-repository", "texts.jsonl", "labels.jsonl")
 
 
 def shell(block: str) -> str:
@@ -86,7 +86,7 @@ def made_files():
 
 
 def test_every_command_works_as_shown() -> None:
-    serve, first_request, many, protocol, own_model, development = SHELL
+    serve, first_request, many, protocol, own_model, int8, development = SHELL
     assert development == RUN_BY_CI
     regions = set(Path("/dev/shm").iterdir())
     server = Running(serve)
@@ -113,6 +113,13 @@ def test_every_command_works_as_shown() -> None:
         own = Running(serve_own)
         elsewhere = first_request.replace(":8000", ":9000")
         assert json.loads(shell(elsewhere))["labels"][0].startswith("LABEL_")
+        assert "stopped" in own.interrupt()
+
+        assert "int8 for cpu" in shell(int8)
+        own = Running(serve_own.replace("my-repository", "int8-repository"))
+        answer = json.loads(shell(elsewhere))
+        assert answer["labels"][0] == SHOWN_ANSWER["labels"][0]
+        assert answer["probabilities"] == pytest.approx(SHOWN_ANSWER["probabilities"], abs=0.1)
         assert "stopped" in own.interrupt()
     finally:
         rest = server.interrupt()

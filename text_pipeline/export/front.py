@@ -10,9 +10,9 @@ from onnxscript import opset21 as op
 
 @script()
 def padded_front(
-    input_ids: INT64["tokens"],
-    attention_mask: INT64["tokens"],
-    token_type_ids: INT64["tokens"],
+    input_ids: INT64["flat_tokens"],
+    attention_mask: INT64["flat_tokens"],
+    token_type_ids: INT64["flat_tokens"],
     item_length: INT32["items"],
     pad_token_id: INT64,
 ):
@@ -38,9 +38,9 @@ def padded_front(
 
 @script()
 def packed_front(
-    input_ids: INT64["tokens"],
-    attention_mask: INT64["tokens"],
-    token_type_ids: INT64["tokens"],
+    input_ids: INT64["flat_tokens"],
+    attention_mask: INT64["flat_tokens"],
+    token_type_ids: INT64["flat_tokens"],
     item_length: INT32["items"],
 ):
     """Drops padding and sorts items by length, so that equal ones lie side by side.
