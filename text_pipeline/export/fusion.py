@@ -43,9 +43,14 @@ def _drop_reshapes_that_undo_each_other(model: ir.Model) -> None:
             continue
         (output,), origin = node.outputs, node
         while (source := origin.inputs[0]) and (before := source.producer()):
-            if source.shape == output.shape and source.shape is not None:
+            if _is_certain(source.shape) and source.shape == output.shape:
                 replace_all_uses_with(output, source)
                 break
             if before.op_type != "Reshape":
                 break
             origin = before
+
+
+def _is_certain(shape: ir.Shape | None) -> bool:
+    """Whether equal to another shape means of the same size: no dimension without a name."""
+    return shape is not None and all(isinstance(dim, int) or dim.value is not None for dim in shape)

@@ -53,6 +53,22 @@ class Range:
     high: np.ndarray
 
 
+@dataclass(frozen=True)
+class Quantized:
+    """A tensor x [..., tokens, n] as integers: x = factor * scale * (integers - zero) + centre."""
+
+    integers: ir.Value
+    """UINT8 [..., tokens, n]."""
+    scale: ir.Value
+    """FP32 [..., tokens, 1]."""
+    zero_point: ir.Value
+    one: ir.Value
+    """What MatMulIntegerToFloat gets for a scale, for it takes only one."""
+    centre: np.ndarray
+    factor: np.ndarray
+    """Both FP32 [n]."""
+
+
 def quantize(model: ir.Model, calibration: Iterable[Feed]) -> int:
     """Rewrites a complete fp32 graph in place and returns the number of products it changed.
 
@@ -70,7 +86,9 @@ def quantize(model: ir.Model, calibration: Iterable[Feed]) -> int:
     normalised = [x for x in products if _operator(x) == "LayerNormalization"]
     ranges = dict(zip(normalised, _ranges(model, normalised, calibration), strict=True))
     for x, nodes in products.items():
-        _quantize(model.graph, x, nodes, ranges.get(x))
+        quantized = _quantize_input(model.graph, x, nodes, ranges.get(x))
+        for node in nodes:
+            _quantize_product(model.graph, node, quantized)
     for node in list(model.graph):
         if node.op_type == "Gather":
             _quantize_table(model.graph, node)
@@ -107,8 +125,10 @@ def _ranges(model: ir.Model, values: Sequence[ir.Value], feeds: Iterable[Feed]) 
     return [Range(low, high) for low, high in zip(lows, highs, strict=True)]
 
 
-def _quantize(graph: ir.Graph, x: ir.Value, nodes: Sequence[ir.Node], range_: Range | None) -> None:
-    """Quantizes one tensor [..., tokens, n] and every product it goes into."""
+def _quantize_input(
+    graph: ir.Graph, x: ir.Value, nodes: Sequence[ir.Node], range_: Range | None
+) -> Quantized:
+    """Quantizes a tensor [..., tokens, n] before the first of the products it goes into."""
     weights = [_weight(node) for node in nodes]
     channels = len(weights[0])
     tape = Tape()
@@ -116,65 +136,64 @@ def _quantize(graph: ir.Graph, x: ir.Value, nodes: Sequence[ir.Node], range_: Ra
     def constant(value: np.ndarray | np.generic, name: str) -> ir.Value:
         return _constant(graph, value, f"{x.name}_{name}")
 
-    centre = np.zeros(channels, np.float32)
-    rows = x
+    centre, factor = np.zeros(channels, np.float32), np.ones(channels, np.float32)
     lowest = LOWEST.get(_operator(x))
+    one_sided = lowest is not None
     if lowest is not None:
         centre[:] = lowest
     elif range_ is not None:
         centre = (range_.low + range_.high) / 2
+        factor = _smoothing((range_.high - range_.low) / 2, weights)
+    rows = x
     if centre.any():
         rows = tape.op("Sub", [rows, constant(centre, "centre")])
-    if range_ is not None:
-        factor = _smoothing((range_.high - range_.low) / 2, weights)
+    if (factor != 1).any():
         rows = tape.op("Mul", [rows, constant(1 / factor, "smoothing")])
-    else:
-        factor = np.ones(channels, np.float32)
-    one_sided = lowest is not None
     last = constant(np.array([-1], np.int64), "last_axis")
     peak = tape.op("ReduceMax", [rows if one_sided else tape.op("Abs", [rows]), last])
     step = tape.op("Mul", [peak, constant(np.float32(1 / (255 if one_sided else 127)), "step")])
     # A row of zeros has no scale of its own.
     scale = tape.op("Max", [step, constant(np.finfo(np.float32).tiny, "least")])
-    zero_points = []
+    inputs = [rows, scale]
     if not one_sided:
-        # A tensor, for QuantizeLinear wants one for every scale.
-        zero_points = [
-            tape.op(
-                "ConstantOfShape",
-                [tape.op("Shape", [scale])],
-                {"value": ir.tensor(np.array([128], np.uint8))},
-            )
-        ]
-    quantized = tape.op(
-        "QuantizeLinear", [rows, scale, *zero_points], {"axis": -1, "block_size": channels}
-    )
+        # A tensor, for QuantizeLinear wants a zero point for every scale; its own default is 0.
+        shape = tape.op("Shape", [scale])
+        middle = ir.tensor(np.array([128], np.uint8))
+        inputs.append(tape.op("ConstantOfShape", [shape], {"value": middle}))
+    integers = tape.op("QuantizeLinear", inputs, {"axis": -1, "block_size": channels})
     graph.insert_before(nodes[0], tape.nodes)
-    one = constant(np.float32(1), "one")
-    zero_point = constant(np.uint8(0 if one_sided else 128), "zero_point")
-    for node, weight in zip(nodes, weights, strict=True):
-        tape = Tape()
-        integers, weight_scale = _quantized_weight(weight * factor[:, None])
-        name = node.outputs[0].name  # a weight may be used twice, as in ALBERT
-        product = tape.op(
-            "MatMulIntegerToFloat",
-            [
-                quantized,
-                _constant(graph, integers, f"{name}_weight"),
-                one,
-                _constant(graph, weight_scale, f"{name}_scale"),
-                zero_point,
-            ],
-            domain="com.microsoft",
-        )
-        product = tape.op("Mul", [product, scale])
-        moved = centre @ weight
-        if moved.any() and not _add_to_bias(graph, node.outputs[0], moved):
-            product = tape.op("Add", [product, _constant(graph, moved, f"{name}_moved")])
-        graph.insert_before(node, tape.nodes)
-        product.shape, product.type = node.outputs[0].shape, node.outputs[0].type
-        replace_all_uses_with(node.outputs[0], product)
-        graph.remove(node, safe=True)
+    return Quantized(
+        integers,
+        scale,
+        constant(np.uint8(0 if one_sided else 128), "zero_point"),
+        constant(np.float32(1), "one"),
+        centre,
+        factor,
+    )
+
+
+def _quantize_product(graph: ir.Graph, node: ir.Node, x: Quantized) -> None:
+    """Makes a product one of integers, scaled by token row and by output channel."""
+    output, weight = node.outputs[0], _weight(node)
+    name = output.name  # a weight may be used twice, as in ALBERT
+    integers, weight_scale = _quantized_weight(weight * x.factor[:, None])
+    tape = Tape()
+    product = tape.op(
+        "MatMulIntegerToFloat",
+        [
+            x.integers,
+            _constant(graph, integers, f"{name}_weight"),
+            x.one,
+            _constant(graph, weight_scale, f"{name}_scale"),
+            x.zero_point,
+        ],
+        domain="com.microsoft",
+    )
+    product = tape.op("Mul", [product, x.scale])
+    moved = x.centre @ weight
+    if moved.any() and not _add_to_bias(graph, output, moved):
+        product = tape.op("Add", [product, _constant(graph, moved, f"{name}_moved")])
+    _replace(graph, node, tape, product)
 
 
 def _quantize_table(graph: ir.Graph, node: ir.Node) -> None:
@@ -191,9 +210,14 @@ def _quantize_table(graph: ir.Graph, node: ir.Node) -> None:
     rows = tape.op("Gather", [_constant(graph, integers.T.copy(), f"{name}_table"), ids])
     scales = tape.op("Gather", [_constant(graph, scale[:, None], f"{name}_scale"), ids])
     looked_up = tape.op("Mul", [tape.op("Cast", [rows], {"to": ir.DataType.FLOAT}), scales])
-    looked_up.shape, looked_up.type = node.outputs[0].shape, node.outputs[0].type
+    _replace(graph, node, tape, looked_up)
+
+
+def _replace(graph: ir.Graph, node: ir.Node, tape: Tape, value: ir.Value) -> None:
+    """Puts the tape's nodes, of which one makes `value`, in the place of a node."""
+    value.shape, value.type = node.outputs[0].shape, node.outputs[0].type
     graph.insert_before(node, tape.nodes)
-    replace_all_uses_with(node.outputs[0], looked_up)
+    replace_all_uses_with(node.outputs[0], value)
     graph.remove(node, safe=True)
 
 
