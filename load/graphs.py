@@ -117,6 +117,8 @@ def measure(
     """All ways, workloads and batch sizes with one number of threads."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    # As the server: else the threads of the session before go on spinning into the next one's time.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     sessions = {
         name: onnxruntime.InferenceSession(folder / f"{name}.onnx", options)
         for name in dict.fromkeys(name for name, _, _ in WAYS.values())

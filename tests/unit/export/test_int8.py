@@ -8,10 +8,9 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests import tiny_models
+from tests.unit.export.invariance import assert_batch_invariant
 from text_pipeline import corpus
 from text_pipeline.export import gate, graph, int8, source
 
@@ -43,24 +42,17 @@ def sessions(reference: source.Source, tmp_path_factory: pytest.TempPathFactory)
 def test_answer_alone_is_the_answer_in_any_batch(
     reference: source.Source, sessions, layout: str, precision: str
 ) -> None:
-    session = sessions(layout, precision)
-    alone = list(gate.graph_outputs(session, reference, TEXTS, 1))
-
-    @settings(max_examples=12, deadline=None)
-    @given(rows=st.lists(st.sampled_from(range(len(TEXTS))), min_size=1, max_size=16))
-    def check(rows: list[int]) -> None:
-        texts = [TEXTS[row] for row in rows]
-        answers = gate.graph_outputs(session, reference, texts, len(texts))
-        for row, found in zip(rows, answers, strict=True):
-            for output in gate.TENSOR_OUTPUTS:
-                difference = np.abs(found[output] - alone[row][output]).max()
-                limit = INVARIANCE[precision] * max(1, np.abs(alone[row][output]).max())
-                assert difference <= limit
-
-    check()
+    assert_batch_invariant(
+        sessions(layout, precision),
+        reference,
+        TEXTS,
+        INVARIANCE[precision],
+        examples=12,
+        largest_batch=16,
+    )
 
 
-def test_graph_is_near_fp32_and_smaller(reference: source.Source, sessions) -> None:
+def test_graph_is_near_fp32(reference: source.Source, sessions) -> None:
     exact = gate.graph_outputs(sessions("packed", "fp32"), reference, TEXTS, 8)
     found = gate.graph_outputs(sessions("packed", "int8"), reference, TEXTS, 8)
     for a, b in zip(exact, found, strict=True):

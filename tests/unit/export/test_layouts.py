@@ -8,10 +8,9 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests import tiny_models
+from tests.unit.export.invariance import assert_batch_invariant
 from text_pipeline import corpus
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import exporter, gate, graph, source
@@ -111,19 +110,7 @@ def test_item_masked_altogether_is_finite_and_alone_in_it(built, name: str, layo
 @pytest.mark.parametrize(("name", "layout"), [g for g in GRAPHS if g[0] in ("bert", "roberta")])
 def test_answer_alone_is_the_answer_in_any_batch(built, name: str, layout: str) -> None:
     loaded, session = built(name, layout)
-    alone = list(gate.graph_outputs(session, loaded, TEXTS, 1))
-
-    @settings(max_examples=40, deadline=None)
-    @given(rows=st.lists(st.sampled_from(range(len(TEXTS))), min_size=1, max_size=64))
-    def check(rows: list[int]) -> None:
-        texts = [TEXTS[row] for row in rows]
-        answers = gate.graph_outputs(session, loaded, texts, len(texts))
-        for row, found in zip(rows, answers, strict=True):
-            for output in gate.TENSOR_OUTPUTS:
-                difference = np.abs(found[output] - alone[row][output]).max()
-                assert difference <= INVARIANCE * max(1, np.abs(alone[row][output]).max())
-
-    check()
+    assert_batch_invariant(session, loaded, TEXTS, INVARIANCE, examples=40, largest_batch=64)
 
 
 def test_default_is_packed_where_the_architecture_allows(tmp_path: Path) -> None:
