@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import onnxruntime
     from transformers import PreTrainedTokenizerFast
 
-# A rounding error shows in a few texts; how many labels it turns, only in many: of 300 texts one more
-# or less is already a third of the 1 % that may be turned.
+# A rounding error shows in a few texts; how many labels it turns, only in many: of 300 texts, each
+# is a third of the 1 % that may be turned.
 REAL_TEXTS = {"fp32": 64, "fp16": 300, "int8": 1000}
 TOLERANCE = {"fp32": 1e-4, "fp16": 0.03, "int8": 0.25}
 """Largest difference of any output.
