@@ -100,9 +100,7 @@ def graphs_of(source: Source) -> Iterator[tuple[str, ir.Model]]:
     packed = graph.build(source, "packed")
     yield "packed", packed
     texts = corpus.mixed(CALIBRATION_TEXTS, seed=1)
-    int8.quantize(
-        packed, (gate.ragged_feed(source.tokenizer, [t], source.max_tokens) for t in texts)
-    )
+    int8.quantize(packed, gate.single_feeds(source, texts))
     yield "packed int8", packed
 
 

@@ -119,10 +119,7 @@ def _build(
     if is_int8:
         # Spread over all texts, for a file may be sorted.
         chosen = gate.gate_texts(loaded, texts[:: max(1, len(texts) // CALIBRATION_TEXTS)])
-        int8.quantize(
-            model,
-            (gate.ragged_feed(loaded.tokenizer, [text], loaded.max_tokens) for text in chosen),
-        )
+        int8.quantize(model, gate.single_feeds(loaded, chosen))
     ir.save(model, path)
 
 

@@ -155,6 +155,12 @@ def ragged_feed(
     return feed | {"item_length": np.array(lengths, np.int32)}
 
 
+def single_feeds(source: Source, texts: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
+    """The graph's inputs for every text alone."""
+    for text in texts:
+        yield ragged_feed(source.tokenizer, [text], source.max_tokens)
+
+
 def columns(texts: Sequence[Text]) -> list[list[str]]:
     """Texts, or first and second segments, as a tokenizer takes a batch.
 

@@ -27,9 +27,8 @@ def sessions(reference: source.Source, tmp_path_factory: pytest.TempPathFactory)
         model = graph.build(reference, layout)
         if precision == "int8":
             texts = corpus.mixed(32, seed=1)
-            feeds = [gate.ragged_feed(reference.tokenizer, [t], 512) for t in texts]
             # 6 layers with 6 products each.
-            assert int8.quantize(model, feeds) == 36
+            assert int8.quantize(model, gate.single_feeds(reference, texts)) == 36
         path = tmp_path_factory.mktemp("graph") / "model.onnx"
         ir.save(model, path)
         return onnxruntime.InferenceSession(path)
@@ -71,9 +70,8 @@ def test_architectures_stay_near_fp32(
     loaded = source.load(str(tiny_models.architecture(tmp_path, name)))
     model = graph.build(loaded, "padded" if name == "rembert" else "packed")
     exact = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString())
-    feeds = [gate.ragged_feed(loaded.tokenizer, [t], loaded.max_tokens) for t in TEXTS]
     before = list(gate.graph_outputs(exact, loaded, TEXTS, 8))
-    assert int8.quantize(model, feeds) >= 2 * 4
+    assert int8.quantize(model, gate.single_feeds(loaded, TEXTS)) >= 2 * 4
     onnx.checker.check_model(ir.to_proto(model))
     session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString())
     after = list(gate.graph_outputs(session, loaded, TEXTS, 8))

@@ -44,7 +44,7 @@ def test_largest_batch_needs_less_than_the_limit(
     model = graph.build(reference, "packed")
     if precision == "int8":
         texts = corpus.mixed(8, seed=1)
-        int8.quantize(model, [gate.ragged_feed(reference.tokenizer, [t], 512) for t in texts])
+        int8.quantize(model, gate.single_feeds(reference, texts))
     ir.save(model, tmp_path / "model.onnx")
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "model.onnx")]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
