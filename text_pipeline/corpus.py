@@ -87,6 +87,21 @@ def short(count: int, seed: int = 0) -> list[str]:
     return [article.title for article in random.Random(seed).sample(articles(), count)]
 
 
+def long(count: int, seed: int = 0) -> list[str]:
+    """The workload *long*: whole articles (mean 500 tokens before they are cut to 512)."""
+    return [article.text for article in random.Random(seed).sample(articles(), count)]
+
+
+def short_with_articles(count: int, seed: int = 0, share: float = 0.05) -> list[str]:
+    """Titles, a `share` of them replaced by articles of more than 512 tokens, evenly spread."""
+    texts = short(count, seed)
+    articles_ = [text for text in long(len(articles()), seed) if len(text.split()) > 512]
+    step = round(1 / share)
+    for number, start in enumerate(range(step // 2, count, step)):
+        texts[start] = articles_[number]
+    return texts
+
+
 def _part(article: Article, kind: str, rng: random.Random) -> str:
     if kind == "article" or not article.paragraphs:
         return article.text

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from text_pipeline.embedded import batching
-from text_pipeline.embedded.onnx_session import ConfigurationError, open_session
+from text_pipeline.embedded.onnx_session import ConfigurationError, open_session, parameter
 
 ONNX_TYPES = {
     "TYPE_BOOL": "tensor(bool)",
@@ -41,12 +41,34 @@ class OnnxModel:
         self.inputs = {tensor["name"]: tensor for tensor in config["input"]}
         self.outputs = {tensor["name"]: tensor for tensor in config["output"]}
         self.batch_inputs = config.get("batch_input", [])
+        self.max_run_elements = parameter(config, "max_run_elements")
         self._check_configuration(config)
         graph = version_directory / (config.get("default_model_filename") or "model.onnx")
         if not graph.is_file():
             raise ConfigurationError(f"{graph} is missing: run `text-pipeline export`")
         self.session = open_session(config, graph, kind, device_id)
         self._check_graph()
+
+    def plan(self, requests: Sequence[RequestInputs]) -> list[list[int]]:
+        """The indices of the requests of each run, in the order in which they should run.
+
+        With the parameter `max_run_elements` the smallest requests come first and a run ends before
+        it exceeds so many elements of a ragged input, so that nobody's short text waits for others'
+        long ones. Without it, or without a ragged input, there is one run.
+        """
+        ragged = next((n for n, t in self.inputs.items() if t.get("allow_ragged_batch")), None)
+        if not self.max_run_elements or ragged is None:
+            return [list(range(len(requests)))]
+        sizes = [request[ragged].size for request in requests]
+        runs: list[list[int]] = [[]]
+        elements = 0
+        for index in sorted(range(len(requests)), key=sizes.__getitem__):
+            elements += sizes[index]
+            if runs[-1] and elements > self.max_run_elements:
+                runs.append([])
+                elements = sizes[index]
+            runs[-1].append(index)
+        return runs
 
     def run(
         self, requests: Sequence[RequestInputs], requested: Sequence[Sequence[str]]

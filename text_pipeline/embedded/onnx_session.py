@@ -53,16 +53,16 @@ def session_options(config: Mapping[str, Any]) -> onnxruntime.SessionOptions:
     if optimization.get("execution_accelerators"):
         raise ConfigurationError("execution_accelerators are not supported by this backend")
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = _integer(config, "intra_op_thread_count") or max(
+    options.intra_op_num_threads = parameter(config, "intra_op_thread_count") or max(
         1, usable_cores() // instance_count(config)
     )
     # Idle threads sleep instead of spinning, for the tokenizer and the other instance need the
     # cores, too. MiniLM on 2 cores, texts/s with and without spinning: one process of 2 threads
     # 357 and 385; two such processes together 323 and 475.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.inter_op_num_threads = _integer(config, "inter_op_thread_count")
+    options.inter_op_num_threads = parameter(config, "inter_op_thread_count")
     options.execution_mode = _choice(
-        "parameter execution_mode", _integer(config, "execution_mode"), _EXECUTION_MODES
+        "parameter execution_mode", parameter(config, "execution_mode"), _EXECUTION_MODES
     )
     options.graph_optimization_level = _choice(
         "optimization graph level",
@@ -97,8 +97,8 @@ def _choice(name: str, value: int, choices: Mapping[int, Any]) -> Any:
     return choices[value]
 
 
-def _integer(config: Mapping[str, Any], key: str) -> int:
-    """A parameter's value, 0 where it is absent."""
+def parameter(config: Mapping[str, Any], key: str) -> int:
+    """The value of a parameter that is a whole number, 0 where it is absent."""
     value = config.get("parameters", {}).get(key, {}).get("string_value", "0")
     if not value.isdecimal():
         raise ConfigurationError(f"parameter {key}: expected a whole number, got {value!r}")

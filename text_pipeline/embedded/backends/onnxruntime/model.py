@@ -5,12 +5,13 @@ repository runs unchanged behind both.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
-from text_pipeline.embedded.onnx_model import OnnxModel
+from text_pipeline.embedded.onnx_model import OnnxModel, RequestInputs
 from text_pipeline.embedded.onnx_session import ConfigurationError
 
 
@@ -30,22 +31,43 @@ class TritonPythonModel:
             raise pb_utils.TritonModelException(f"{args['model_name']}: {error}") from error
 
     def execute(self, requests: Sequence) -> list:
-        """Answers all requests with one run, or one by one if that fails."""
-        try:
-            return self._run(requests)
-        except Exception as error:  # noqa: BLE001 - whatever a graph does wrong, others are answered
-            if len(requests) == 1:
-                message = f"{type(error).__name__}: {error}"
-                return [pb_utils.InferenceResponse(error=pb_utils.TritonError(message))]
-            return [response for request in requests for response in self.execute([request])]
+        """Answers all requests: in one run, or in several, the shortest first (see OnnxModel.plan).
 
-    def _run(self, requests: Sequence) -> list:
+        What is not in the last run is answered when its run ends. A run that fails is repeated
+        request by request, so that only a bad one gets the error.
+        """
         inputs = [
             {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
             for request in requests
         ]
-        requested = [request.requested_output_names() for request in requests]
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor(*item) for item in outputs.items()])
-            for outputs in self.model.run(inputs, requested)
-        ]
+        responses: list = [None] * len(requests)
+        *early, last = self.model.plan(inputs)
+        for run in early:
+            for index, response in self._answer(run, requests, inputs):
+                requests[index].get_response_sender().send(
+                    response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+                )
+        for index, response in self._answer(last, requests, inputs):
+            responses[index] = response
+        return responses
+
+    def _answer(
+        self, run: Sequence[int], requests: Sequence, inputs: Sequence[RequestInputs]
+    ) -> Iterator[tuple[int, Any]]:
+        """The response of every request of one run."""
+        try:
+            answers = self.model.run(
+                [inputs[index] for index in run],
+                [requests[index].requested_output_names() for index in run],
+            )
+        except Exception as error:  # noqa: BLE001 - whatever a graph does wrong, others are answered
+            if len(run) == 1:
+                message = f"{type(error).__name__}: {error}"
+                yield run[0], pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
+                return
+            for index in run:
+                yield from self._answer([index], requests, inputs)
+            return
+        for index, outputs in zip(run, answers, strict=True):
+            tensors = [pb_utils.Tensor(*item) for item in outputs.items()]
+            yield index, pb_utils.InferenceResponse(tensors)

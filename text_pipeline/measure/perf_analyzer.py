@@ -1,0 +1,228 @@
+"""Runs NVIDIA's perf_analyzer: natively where it is installed, else in a container.
+
+Its wheel needs glibc 2.38 (Debian 13, Ubuntu 24.04). docker/perf-analyzer.Dockerfile carries it for
+older machines; the container shares this machine's network and shared memory.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from text_pipeline.errors import TextPipelineError
+from text_pipeline.measure.measurement import Measurement
+from text_pipeline.measure.statistics import ServerStatistics
+from text_pipeline.repository import ENSEMBLE
+
+VERSION = "2.60.0"
+IMAGE = f"text-pipeline-perf-analyzer:{VERSION}"
+DOCKERFILE = Path(__file__).parents[2] / "docker" / "perf-analyzer.Dockerfile"
+PROTOCOLS = {
+    "grpc": ["-i", "grpc", "--async"],
+    "grpc streaming": ["-i", "grpc", "--async", "--streaming"],
+    "grpc shared memory": [
+        "-i", "grpc", "--async", "--shared-memory", "system", "--output-shared-memory-size", "4096",
+    ],
+    "http binary": ["-i", "http", "--async"],
+    "http json": [
+        "-i", "http", "--async", "--input-tensor-format", "json", "--output-tensor-format", "json",
+    ],
+}  # fmt: skip
+ATTEMPTS = 3
+STALL_S = 30.0
+"""Without an answer for so long, a run is given up; other servers than Triton get ten times that for
+the whole run, for nobody counts their answers."""
+POLL_S = 1.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """How many requests are sent and when: `concurrency` in flight, or `rate` a second."""
+
+    requests: int
+    concurrency: int | None = None
+    rate: float | None = None
+    """Mean of Poisson arrivals: requests come whether or not earlier ones have been answered."""
+
+    def arguments(self) -> list[str]:
+        """As perf_analyzer takes it."""
+        count = ["--request-count", str(self.requests)]
+        if self.rate is None:
+            return ["--concurrency-range", str(self.concurrency), *count]
+        return ["--request-rate-range", f"{self.rate:g}", "--request-distribution", "poisson", *count]
+
+    def __str__(self) -> str:
+        return f"{self.concurrency} in flight" if self.rate is None else f"{self.rate:g} a second"
+
+
+class Server(Protocol):
+    """A Triton server: `host:port` of each endpoint."""
+
+    @property
+    def http_url(self) -> str: ...
+    @property
+    def grpc_url(self) -> str: ...
+
+
+def run(
+    texts: Sequence[str],
+    load: Load,
+    server: Server,
+    *,
+    protocol: str = "grpc",
+    commands: list[str] | None = None,
+) -> Measurement:
+    """Sends `texts`, one a request, again and again to `text_pipeline_ensemble`.
+
+    Raises TextPipelineError with perf_analyzer's own words when the server is not there, does not
+    serve the model or rejects a text. `commands` gets the command line.
+    """
+    arguments = [
+        *PROTOCOLS[protocol], "-m", ENSEMBLE,
+        "-u", server.http_url if protocol.startswith("http") else server.grpc_url,
+    ]  # fmt: skip
+    data = [{"text": [text]} for text in texts]
+    return _run(arguments, data, load, commands, lambda: ServerStatistics.read(server.grpc_url).answered)
+
+
+def run_endpoint(
+    payloads: Sequence[dict], load: Load, url: str, path: str, commands: list[str] | None = None
+) -> Measurement:
+    """Posts JSON `payloads` to `path` of any HTTP server at `url` (host:port)."""
+    arguments = [
+        "--service-kind", "openai", "-i", "http", "--async", "--endpoint", path, "-m", "any",
+        "-u", url,
+    ]  # fmt: skip
+    return _run(arguments, [{"payload": [payload]} for payload in payloads], load, commands, None)
+
+
+def _run(
+    target: Sequence[str],
+    data: list[dict],
+    load: Load,
+    commands: list[str] | None,
+    progress: Callable[[], int] | None,
+) -> Measurement:
+    with tempfile.TemporaryDirectory(prefix="text-pipeline-load-") as name:
+        folder = Path(name)
+        (folder / "data.json").write_text(json.dumps({"data": data}), encoding="utf-8")
+        arguments = [
+            *target, *load.arguments(),
+            "--input-data", "data.json", "--profile-export-file", "requests.json",
+        ]  # fmt: skip
+        if commands is not None:
+            commands.append(" ".join(["perf_analyzer", *arguments]))
+        for attempt in range(ATTEMPTS):
+            (folder / "requests.json").unlink(missing_ok=True)
+            with _command(folder) as command, (folder / "output").open("w+") as output:
+                process = subprocess.Popen(
+                    [*command, *arguments], cwd=folder, stdout=output, stderr=subprocess.STDOUT
+                )
+                try:
+                    code = _wait(process, progress)
+                finally:
+                    process.kill()
+                    process.wait()
+                output.seek(0)
+                printed = output.read()
+            if code == 0:
+                return Measurement.read(folder / "requests.json")
+            if code is not None:
+                raise TextPipelineError(
+                    f"perf_analyzer ended with code {code}: {_problem(printed)}"
+                )
+        raise TextPipelineError(
+            f"{load.requests} requests, {load}: nothing happened for {STALL_S:.0f} s, "
+            f"{ATTEMPTS} times: is the server alive?"
+        )
+
+
+def _wait(process: subprocess.Popen[bytes], progress: Callable[[], int] | None) -> int | None:
+    """The exit code, or None when `progress` has not changed for STALL_S.
+
+    perf_analyzer 2.60 itself stalls now and then (seen once in about 50 runs with --request-count):
+    the server has answered everything, and it goes on waiting.
+    """
+    seen, since = None, time.monotonic()
+    limit = STALL_S if progress is not None else 10 * STALL_S
+    while time.monotonic() - since < limit:
+        try:
+            return process.wait(timeout=POLL_S)
+        except subprocess.TimeoutExpired:
+            if progress is not None and (now := progress()) != seen:
+                seen, since = now, time.monotonic()
+    return None
+
+
+def _problem(printed: str) -> str:
+    """The lines in which perf_analyzer says what went wrong."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower() or "failed" in line.lower()]
+    return "; ".join(dict.fromkeys(errors[-3:] or lines[-1:]))
+
+
+@contextmanager
+def _command(folder: Path) -> Iterator[list[str]]:
+    """The command that runs perf_analyzer in `folder`; a container ends with the block."""
+    if native := _native():
+        yield [str(native)]
+        return
+    image = _image()
+    name = f"perf-analyzer-{uuid.uuid4().hex[:12]}"
+    user = f"{os.getuid()}:{os.getgid()}"
+    try:
+        yield [
+            "docker", "run", "--rm", "--name", name, "--network", "host", "--ipc", "host",
+            "--user", user, "--volume", f"{folder}:{folder}", "--workdir", str(folder), image,
+        ]  # fmt: skip
+    finally:
+        # Of a run that was cut short: the client's end does not end its container.
+        subprocess.run(["docker", "rm", "--force", name], capture_output=True, check=False)
+
+
+@cache
+def _native() -> Path | None:
+    """The program in its wheel, if it runs here; the wheel's starter drops its exit code."""
+    spec = importlib.util.find_spec("perf_analyzer")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        program = Path(folder) / "bin" / "perf_analyzer"
+        if program.is_file() and _runs([str(program), "--version"]):
+            return program
+    return None
+
+
+def _runs(command: Sequence[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@cache
+def _image() -> str:
+    """The image with perf_analyzer, built if it is missing."""
+    remedy = (
+        "perf_analyzer is not installed: pip install 'text-pipeline[perf-analyzer]' where glibc is "
+        "2.38 or later, or start Docker"
+    )
+    if not shutil.which("docker"):
+        raise TextPipelineError(remedy)
+    if _runs(["docker", "image", "inspect", IMAGE]):
+        return IMAGE
+    if not DOCKERFILE.is_file():
+        raise TextPipelineError(f"{remedy} and build {IMAGE} from docker/perf-analyzer.Dockerfile")
+    build = ["docker", "build", "--quiet", "--file", str(DOCKERFILE), "--tag", IMAGE]
+    done = subprocess.run(
+        [*build, str(DOCKERFILE.parent)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:]
+        raise TextPipelineError(f"{remedy}; building {IMAGE} failed: {' '.join(last)}")
+    return IMAGE

@@ -1,0 +1,49 @@
+"""The texts that a server is measured with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from text_pipeline import corpus
+from text_pipeline.errors import TextPipelineError
+from text_pipeline.records import RecordFile
+
+# name: texts in one pass, and how they are made
+_MADE = {
+    "mixed": (100, corpus.mixed),
+    "short": (300, corpus.short),
+    "long": (40, corpus.long),
+    "short with articles": (300, corpus.short_with_articles),
+}
+NAMES = tuple(_MADE)
+MAX_TEXTS = 10_000
+"""Texts of a file that are used: perf_analyzer keeps them all in memory."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Texts that are sent again and again, in this order."""
+
+    name: str
+    texts: tuple[str, ...]
+
+
+def find(name: str) -> Workload:
+    """One of NAMES, or a file of texts: one a line, or JSON lines with a field `text`."""
+    if name in _MADE:
+        count, make = _MADE[name]
+        return Workload(name, tuple(make(count)))
+    path = Path(name)
+    if not path.is_file():
+        raise TextPipelineError(
+            f"workload {name!r}: expected {', '.join(NAMES)} or a file of texts"
+        )
+    texts = []
+    for record in RecordFile(name):
+        # A blank line at the end of a file is not a text that anybody sends.
+        if record["text"].strip():
+            texts.append(record["text"])
+        if len(texts) == MAX_TEXTS:
+            break
+    if not texts:
+        raise TextPipelineError(f"{name}: expected at least one text, got none")
+    return Workload(path.name, tuple(texts))
