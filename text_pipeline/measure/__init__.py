@@ -1,1 +1,1 @@
-"""Load on a running server, made by NVIDIA's perf_analyzer, and what it and the server say of it."""
+"""Load on a running server by NVIDIA's perf_analyzer, and what callers and server say of it."""

@@ -57,7 +57,7 @@ class Measurement:
 
     @property
     def throughput(self) -> float:
-        """Texts a second between the first and the last request sent: the load is full till then."""
+        """Texts a second from the first to the last request sent; till then the load is full."""
         return _rate(self.starts, self.ends, self.starts[0], self.starts[-1])
 
     def latency_ms(self, percentile: float, of: Callable[[str], bool] = lambda _: True) -> float:
@@ -73,9 +73,10 @@ class Measurement:
         return max(rates) / min(rates) - 1 if min(rates) > 0 else float("inf")
 
     @property
-    def is_stable(self) -> bool:
-        """Whether its thirds agree within TOLERANCE."""
-        return self.spread <= TOLERANCE
+    def growth(self) -> float:
+        """The median latency of the last third over the first one's, minus 1."""
+        first, *_, last = np.array_split(self.latencies, PARTS)
+        return float(np.median(last) / np.median(first)) - 1
 
 
 def _rate(

@@ -7,12 +7,13 @@ older machines; the container shares this machine's network and shared memory.
 import importlib.util
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +22,7 @@ from typing import Protocol
 
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure.measurement import Measurement
-from text_pipeline.measure.statistics import ServerStatistics
+from text_pipeline.measure.statistics import ModelStatistics, ServerStatistics
 from text_pipeline.repository import ENSEMBLE
 
 VERSION = "2.60.0"
@@ -39,9 +40,10 @@ PROTOCOLS = {
     ],
 }  # fmt: skip
 ATTEMPTS = 3
-STALL_S = 30.0
-"""Without an answer for so long, a run is given up; other servers than Triton get ten times that for
-the whole run, for nobody counts their answers."""
+STALL_S = 20.0
+"""Without an answer for so long, a run is given up."""
+ENDPOINT_LIMIT_S = 300.0
+"""For a whole run on another server than Triton, for nobody counts its answers."""
 POLL_S = 1.0
 
 
@@ -59,7 +61,13 @@ class Load:
         count = ["--request-count", str(self.requests)]
         if self.rate is None:
             return ["--concurrency-range", str(self.concurrency), *count]
-        return ["--request-rate-range", f"{self.rate:g}", "--request-distribution", "poisson", *count]
+        return [
+            "--request-rate-range",
+            f"{self.rate:g}",
+            "--request-distribution",
+            "poisson",
+            *count,
+        ]
 
     def __str__(self) -> str:
         return f"{self.concurrency} in flight" if self.rate is None else f"{self.rate:g} a second"
@@ -74,6 +82,15 @@ class Server(Protocol):
     def grpc_url(self) -> str: ...
 
 
+@dataclass(frozen=True)
+class Run:
+    """What callers saw, and what the server counted of it."""
+
+    requests: Measurement
+    models: Mapping[str, ModelStatistics]
+    """By model; empty for servers other than Triton."""
+
+
 def run(
     texts: Sequence[str],
     load: Load,
@@ -81,7 +98,7 @@ def run(
     *,
     protocol: str = "grpc",
     commands: list[str] | None = None,
-) -> Measurement:
+) -> Run:
     """Sends `texts`, one a request, again and again to `text_pipeline_ensemble`.
 
     Raises TextPipelineError with perf_analyzer's own words when the server is not there, does not
@@ -90,77 +107,76 @@ def run(
     arguments = [
         *PROTOCOLS[protocol], "-m", ENSEMBLE,
         "-u", server.http_url if protocol.startswith("http") else server.grpc_url,
+        *load.arguments(),
     ]  # fmt: skip
-    data = [{"text": [text]} for text in texts]
-    return _run(arguments, data, load, commands, lambda: ServerStatistics.read(server.grpc_url).answered)
+    return _run(arguments, [{"text": [text]} for text in texts], commands, server)
 
 
 def run_endpoint(
     payloads: Sequence[dict], load: Load, url: str, path: str, commands: list[str] | None = None
-) -> Measurement:
+) -> Run:
     """Posts JSON `payloads` to `path` of any HTTP server at `url` (host:port)."""
     arguments = [
         "--service-kind", "openai", "-i", "http", "--async", "--endpoint", path, "-m", "any",
-        "-u", url,
+        "-u", url, *load.arguments(),
     ]  # fmt: skip
-    return _run(arguments, [{"payload": [payload]} for payload in payloads], load, commands, None)
+    return _run(arguments, [{"payload": [payload]} for payload in payloads], commands, None)
 
 
 def _run(
-    target: Sequence[str],
-    data: list[dict],
-    load: Load,
-    commands: list[str] | None,
-    progress: Callable[[], int] | None,
-) -> Measurement:
-    with tempfile.TemporaryDirectory(prefix="text-pipeline-load-") as name:
-        folder = Path(name)
-        (folder / "data.json").write_text(json.dumps({"data": data}), encoding="utf-8")
-        arguments = [
-            *target, *load.arguments(),
-            "--input-data", "data.json", "--profile-export-file", "requests.json",
-        ]  # fmt: skip
-        if commands is not None:
-            commands.append(" ".join(["perf_analyzer", *arguments]))
-        for attempt in range(ATTEMPTS):
-            (folder / "requests.json").unlink(missing_ok=True)
-            with _command(folder) as command, (folder / "output").open("w+") as output:
-                process = subprocess.Popen(
-                    [*command, *arguments], cwd=folder, stdout=output, stderr=subprocess.STDOUT
-                )
-                try:
-                    code = _wait(process, progress)
-                finally:
-                    process.kill()
-                    process.wait()
-                output.seek(0)
-                printed = output.read()
-            if code == 0:
-                return Measurement.read(folder / "requests.json")
-            if code is not None:
-                raise TextPipelineError(
-                    f"perf_analyzer ended with code {code}: {_problem(printed)}"
-                )
-        raise TextPipelineError(
-            f"{load.requests} requests, {load}: nothing happened for {STALL_S:.0f} s, "
-            f"{ATTEMPTS} times: is the server alive?"
-        )
+    arguments: list[str], data: list[dict], commands: list[str] | None, server: Server | None
+) -> Run:
+    arguments += ["--input-data", "data.json", "--profile-export-file", "requests.json"]
+    if commands is not None:
+        commands.append(shlex.join(["perf_analyzer", *arguments]))
+    for _ in range(ATTEMPTS):
+        with tempfile.TemporaryDirectory(prefix="text-pipeline-load-") as name:
+            folder = Path(name)
+            (folder / "data.json").write_text(json.dumps({"data": data}), encoding="utf-8")
+            before = ServerStatistics.read(server.grpc_url) if server else None
+            if not _finishes(arguments, folder, server):
+                continue
+            requests = Measurement.read(folder / "requests.json")
+            if server is None or before is None:
+                return Run(requests, {})
+            return Run(requests, ServerStatistics.read(server.grpc_url).since(before))
+    raise TextPipelineError(
+        f"{shlex.join(arguments)}: nothing happened for {STALL_S:.0f} s, {ATTEMPTS} times"
+    )
 
 
-def _wait(process: subprocess.Popen[bytes], progress: Callable[[], int] | None) -> int | None:
-    """The exit code, or None when `progress` has not changed for STALL_S.
+def _finishes(arguments: Sequence[str], folder: Path, server: Server | None) -> bool:
+    """Runs perf_analyzer once; False when it stalls.
 
-    perf_analyzer 2.60 itself stalls now and then (seen once in about 50 runs with --request-count):
-    the server has answered everything, and it goes on waiting.
+    perf_analyzer 2.60 does so now and then with --request-count (twice in about 100 runs): the
+    server has answered everything, and it goes on waiting.
     """
-    seen, since = None, time.monotonic()
-    limit = STALL_S if progress is not None else 10 * STALL_S
-    while time.monotonic() - since < limit:
+    with _command(folder) as command, (folder / "output").open("w+") as output:
+        process = subprocess.Popen(
+            [*command, *arguments], cwd=folder, stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            code = _wait(process, server)
+        finally:
+            process.kill()
+            process.wait()
+        output.seek(0)
+        printed = output.read()
+    if code:
+        raise TextPipelineError(f"perf_analyzer ended with code {code}: {_problem(printed)}")
+    return code == 0
+
+
+def _wait(process: subprocess.Popen[bytes], server: Server | None) -> int | None:
+    """The exit code, or None when the server has answered nothing for STALL_S."""
+    answered, since = None, time.monotonic()
+    limit_s = STALL_S if server else ENDPOINT_LIMIT_S
+    while time.monotonic() - since < limit_s:
         try:
             return process.wait(timeout=POLL_S)
         except subprocess.TimeoutExpired:
-            if progress is not None and (now := progress()) != seen:
-                seen, since = now, time.monotonic()
+            if server and (now := ServerStatistics.read(server.grpc_url).answered) != answered:
+                answered, since = now, time.monotonic()
     return None
 
 

@@ -1,5 +1,6 @@
 """The texts that a server is measured with."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,12 +8,14 @@ from text_pipeline import corpus
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.records import RecordFile
 
+WITH_ARTICLES = "short with articles"
+"""*short*, every 20th text an article of more than 512 tokens; the titles' latencies count."""
 # name: texts in one pass, and how they are made
 _MADE = {
     "mixed": (100, corpus.mixed),
     "short": (300, corpus.short),
     "long": (40, corpus.long),
-    "short with articles": (300, corpus.short_with_articles),
+    WITH_ARTICLES: (300, corpus.short_with_articles),
 }
 NAMES = tuple(_MADE)
 MAX_TEXTS = 10_000
@@ -25,25 +28,30 @@ class Workload:
 
     name: str
     texts: tuple[str, ...]
+    reported: Callable[[str], bool] = lambda _: True
+    """Which texts' latencies are reported."""
 
 
 def find(name: str) -> Workload:
     """One of NAMES, or a file of texts: one a line, or JSON lines with a field `text`."""
     if name in _MADE:
         count, make = _MADE[name]
-        return Workload(name, tuple(make(count)))
+        texts = tuple(make(count))
+        if name == WITH_ARTICLES:
+            return Workload(name, texts, frozenset(corpus.short(count)).__contains__)
+        return Workload(name, texts)
     path = Path(name)
     if not path.is_file():
         raise TextPipelineError(
             f"workload {name!r}: expected {', '.join(NAMES)} or a file of texts"
         )
-    texts = []
+    found = []
     for record in RecordFile(name):
         # A blank line at the end of a file is not a text that anybody sends.
         if record["text"].strip():
-            texts.append(record["text"])
-        if len(texts) == MAX_TEXTS:
+            found.append(record["text"])
+        if len(found) == MAX_TEXTS:
             break
-    if not texts:
+    if not found:
         raise TextPipelineError(f"{name}: expected at least one text, got none")
-    return Workload(path.name, tuple(texts))
+    return Workload(path.name, tuple(found))

@@ -1,0 +1,181 @@
+"""`python -m load`: load runs and experiments with perf_analyzer."""
+
+import datetime
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from load import experiments, machine, report, repositories
+from load.levels import Measured, measure
+from text_pipeline.embedded.server import EmbeddedServer
+from text_pipeline.errors import TextPipelineError
+from text_pipeline.measure import perf_analyzer, workload
+from text_pipeline.measure.perf_analyzer import Server
+
+HERE = Path(__file__).parent
+RUNS = HERE / "runs"
+VENVS = HERE / ".venvs"
+OPEN_LOOP_SHARES = (0.3, 0.5, 0.7, 0.9)
+"""Rates of the open loop, as shares of what the closed loop reached."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that somebody else started."""
+
+    http_url: str
+    grpc_url: str
+
+
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except TextPipelineError as error:
+            click.echo(f"error: {' '.join(str(error).split())}", err=True)
+            ctx.exit(error.exit_code)
+
+
+@click.group(cls=_Commands, context_settings={"show_default": True})
+def main() -> None:
+    """Measure the served pipeline under load."""
+
+
+@main.command()
+@click.option(
+    "--workload", "names", multiple=True, default=("mixed", "short", "long"),
+    help=f"{', '.join(workload.NAMES)}, or a file of texts (one a line, or JSON lines).",
+)  # fmt: skip
+@click.option(
+    "--protocol", "protocols", multiple=True, default=("grpc",),
+    type=click.Choice(list(perf_analyzer.PROTOCOLS)),
+)  # fmt: skip
+@click.option("--concurrency", "concurrencies", multiple=True, type=click.IntRange(1, 1024),
+              default=(1, 2, 4, 8, 16, 32, 64), help="Requests in flight.")  # fmt: skip
+@click.option("--rate", "rates", multiple=True, type=click.FloatRange(min=0, min_open=True),
+              help="Requests a second of an open loop.")  # fmt: skip
+@click.option("--open-loop/--no-open-loop", default=True, help="Also with Poisson arrivals.")
+@click.option("--seconds", default=8.0, type=click.FloatRange(min=0.1), help="For each level.")
+@click.option("--repository", type=click.Path(path_type=Path), default="model_repository")
+@click.option("--model-config-name", default="cpu")
+@click.option("--url", help="gRPC endpoint of a running server; without it one is started.")
+@click.option("--http-url", help="Its HTTP endpoint, for --protocol http.")
+@click.option(
+    "--results", type=click.Path(path_type=Path), help="Folder. Default: load/runs/<time>."
+)
+def sweep(
+    names: Sequence[str],
+    protocols: Sequence[str],
+    concurrencies: Sequence[int],
+    rates: Sequence[float],
+    open_loop: bool,
+    seconds: float,
+    repository: Path,
+    model_config_name: str,
+    url: str | None,
+    http_url: str | None,
+    results: Path | None,
+) -> None:
+    """Throughput and latency over the load, with a report."""
+    if url and any(name.startswith("http") for name in protocols) and not http_url:
+        raise click.UsageError("--protocol http needs --http-url beside --url")
+    workloads = [workload.find(name) for name in names]
+    commands: list[str] = []
+    measured: list[Measured] = []
+    with _server(repository, model_config_name, url, http_url) as server:
+        for texts in workloads:
+            for protocol in protocols:
+                closed = [
+                    _measure(server, texts, seconds, protocol, commands, concurrency=number)
+                    for number in sorted(concurrencies)
+                ]
+                measured += closed
+                best = max(m.level.texts_per_s for m in closed)
+                shares = OPEN_LOOP_SHARES if open_loop else ()
+                measured += [
+                    _measure(server, texts, seconds, protocol, commands, rate=rate)
+                    for rate in rates or [round(best * share, 1) for share in shares]
+                ]
+    folder = _folder(results)
+    found = {**machine.describe(), "server": url or f"embedded, {model_config_name}"}
+    report.write_machine(folder, found)
+    click.echo(report.write_sweep(folder, measured, found, commands))
+    click.echo(f"written to {folder}", err=True)
+
+
+@main.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(experiments.EXPERIMENTS)))
+@click.option("--rounds", default=3, type=click.IntRange(1))
+@click.option("--seconds", default=8.0, type=click.FloatRange(min=0.1), help="For each figure.")
+@click.option(
+    "--results", type=click.Path(path_type=Path), help="Folder. Default: load/runs/<time>."
+)
+def experiment(names: Sequence[str], rounds: int, seconds: float, results: Path | None) -> None:
+    """Compare configurations, graphs, protocols or servers; without NAMES all of them."""
+    folder = _folder(results)
+    found = machine.describe()
+    report.write_machine(folder, found)
+    with repositories.temporary(VENVS, _say) as made:
+        for name in names or experiments.EXPERIMENTS:
+            chosen = experiments.EXPERIMENTS[name]
+            outcomes = experiments.run(
+                chosen, made, [workload.find(w) for w in chosen.workloads],
+                rounds=rounds, seconds=seconds, progress=_say,
+            )  # fmt: skip
+            slug = name.replace(" ", "-")
+            click.echo(report.write_experiment(folder, slug, chosen, outcomes, found, rounds))
+    click.echo(f"written to {folder}", err=True)
+
+
+def _measure(
+    server: Server,
+    texts: workload.Workload,
+    seconds: float,
+    protocol: str,
+    commands: list[str],
+    *,
+    concurrency: int | None = None,
+    rate: float | None = None,
+) -> Measured:
+    found = measure(
+        server, texts, concurrency=concurrency, rate=rate,
+        seconds=seconds, protocol=protocol, commands=commands,
+    )  # fmt: skip
+    level = found.level
+    load = f"{concurrency} in flight" if rate is None else f"{rate:g} a second"
+    _say(
+        f"{texts.name}, {protocol}, {load}: {level.texts_per_s:.1f} texts/s, "
+        f"p50 {level.p50_ms:.1f}, p99 {level.p99_ms:.1f} ms{'' if level.stable else ', unstable'}"
+    )
+    return found
+
+
+@contextmanager
+def _server(
+    repository: Path, model_config_name: str, url: str | None, http_url: str | None
+) -> Iterator[Server]:
+    if url:
+        yield Running(http_url or "", url)
+        return
+    _say(f"starting a server with {repository}")
+    with EmbeddedServer(repository, model_config_name=model_config_name) as server:
+        yield server
+
+
+def _folder(results: Path | None) -> Path:
+    if results is None:
+        results = RUNS / datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    results.mkdir(parents=True, exist_ok=True)
+    return results
+
+
+def _say(line: str) -> None:
+    click.echo(f"{datetime.datetime.now():%H:%M:%S} {line}", err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,272 @@
+"""The comparisons people ask for, each within one run.
+
+Every variant gets a server of its own. Rounds are interleaved, every second one in reverse order,
+so that the machine's slow phases meet all alike; a figure is the median of the rounds.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from load import offline, servers
+from load.levels import measure, whole_passes
+from load.repositories import Repositories
+from text_pipeline.configuration import Settings
+from text_pipeline.measure import perf_analyzer
+from text_pipeline.measure.measurement import Measurement
+from text_pipeline.measure.perf_analyzer import Load
+from text_pipeline.measure.workload import WITH_ARTICLES, Workload
+
+Run = Callable[[Workload, int, float], Measurement]
+"""Measures a workload with so many requests in flight for about so many seconds."""
+OFFLINE_BATCH = 32
+ONE = Settings(instances=1, threads=1)
+TWO = Settings(instances=2, threads=1)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the things compared; `start` is given the folder with all repositories."""
+
+    name: str
+    start: Callable[[Repositories], AbstractContextManager[Run]]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Variants, of which the first is what the others' ratios refer to."""
+
+    title: str
+    variants: Sequence[Variant]
+    workloads: Sequence[str] = ("mixed", "short")
+    concurrencies: Sequence[int] = (64,)
+    note: str = ""
+
+
+def _triton(
+    name: str,
+    settings: Settings = TWO,
+    *,
+    layout: str = "packed",
+    precision: str = "fp32",
+    protocol: str = "grpc",
+    environment: dict[str, str] | None = None,
+) -> Variant:
+    @contextmanager
+    def start(repositories: Repositories) -> Iterator[Run]:
+        repository = repositories.get(layout, precision)
+        with servers.triton(repository, settings, environment) as server:
+            yield (
+                lambda workload, concurrency, seconds: (
+                    measure(
+                        server,
+                        workload,
+                        concurrency=concurrency,
+                        seconds=seconds,
+                        protocol=protocol,
+                    ).measurement
+                )
+            )
+
+    return Variant(name, start)
+
+
+def _endpoint(
+    name: str,
+    serve: Callable[[Path, Path], AbstractContextManager[str]],
+    payload: Callable[[str, Path], dict],
+) -> Variant:
+    """A server that is not Triton, asked over HTTP JSON."""
+
+    @contextmanager
+    def start(repositories: Repositories) -> Iterator[Run]:
+        with serve(repositories.model, repositories.venvs) as url:
+
+            def run(workload: Workload, concurrency: int, seconds: float) -> Measurement:
+                payloads = [payload(text, repositories.model) for text in workload.texts]
+                warm = Load(2 * concurrency, concurrency=concurrency)
+                per_s = perf_analyzer.run_endpoint(payloads, warm, url, "classify").requests
+                requests = whole_passes(per_s.throughput, seconds, workload)
+                load = Load(requests, concurrency=concurrency)
+                return perf_analyzer.run_endpoint(payloads, load, url, "classify").requests
+
+            yield run
+
+    return Variant(name, start)
+
+
+def _offline(name: str, precision: str, processes: int, threads: int) -> Variant:
+    """The graph alone, one text at a time for one request in flight, else in batches."""
+
+    @contextmanager
+    def start(repositories: Repositories) -> Iterator[Run]:
+        repository = repositories.get("packed", precision)
+        yield lambda workload, concurrency, seconds: offline.run(
+            repository, workload.texts, processes=processes, threads=threads,
+            batch_size=min(concurrency, OFFLINE_BATCH), seconds=seconds,
+        )  # fmt: skip
+
+    return Variant(name, start)
+
+
+def _limit(precision: str) -> Experiment:
+    return Experiment(
+        f"Served against the graph alone, {precision}",
+        [
+            _offline("graph alone, one process of two threads", precision, 1, 2),
+            _offline("graph alone, two processes of one thread", precision, 2, 1),
+            _triton("served, one instance of two threads", Settings(1, 2), precision=precision),
+            _triton("served, two instances of one thread", precision=precision),
+        ],
+        concurrencies=(1, 64),
+        note=f"The graph alone runs batches of {OFFLINE_BATCH}, or single texts beside one request "
+        "in flight. The load generator runs on the same cores as the server.",
+    )
+
+
+FASTAPI = _endpoint(
+    "FastAPI, transformers pipeline", servers.fastapi, lambda text, _: {"text": text}
+)
+INFINITY = _endpoint(
+    "infinity-emb", servers.infinity, lambda text, model: {"model": str(model), "input": [text]}
+)
+
+EXPERIMENTS = {
+    "batching": Experiment(
+        "Dynamic batching and instances",
+        [
+            _triton("one instance, no batching", Settings(instances=1, threads=1, batching=False)),
+            _triton("one instance, batching", ONE),
+            _triton("two instances, no batching", Settings(instances=2, threads=1, batching=False)),
+            _triton("two instances, batching", TWO),
+        ],
+        note="Every instance has one thread.",
+    ),
+    "layout": Experiment(
+        "Padded against packed, fp32 against int8",
+        [
+            _triton("padded, batching", layout="padded"),
+            _triton("padded, no batching", Settings(2, 1, batching=False), layout="padded"),
+            _triton("packed"),
+            _triton("packed int8", precision="int8"),
+        ],
+        concurrencies=(1, 64),
+        note="Two instances of one thread each; all graphs have the same operators fused.",
+    ),
+    "protocols": Experiment(
+        "Protocols",
+        [_triton(name, precision="int8", protocol=name) for name in perf_analyzer.PROTOCOLS],
+        workloads=("short",),
+        concurrencies=(1, 64),
+        note="int8, for the protocol's share is largest there.",
+    ),
+    "queue delay": Experiment(
+        "Queue delay and batch sizes",
+        [
+            *(
+                _triton(f"delay {us} us", Settings(2, 1, queue_delay_us=us))
+                for us in (0, 500, 2000, 5000)
+            ),
+            *(
+                _triton(f"batches up to {size}", Settings(2, 1, max_batch_items=size))
+                for size in (8, 16, 32)
+            ),
+        ],
+        concurrencies=(1, 8, 64),
+    ),
+    "tokenizers": Experiment(
+        "Tokenizer instances and TOKENIZERS_PARALLELISM",
+        [
+            *(
+                _triton(f"{n} tokenizers", Settings(2, 1, tokenizer_instances=n), precision="int8")
+                for n in (1, 2, 4)
+            ),
+            *(
+                _triton(
+                    f"TOKENIZERS_PARALLELISM={value}",
+                    precision="int8",
+                    environment={"TOKENIZERS_PARALLELISM": value},
+                )
+                for value in ("true", "false")
+            ),
+        ],
+        workloads=("short",),
+    ),
+    "limit": _limit("fp32"),
+    "limit int8": _limit("int8"),
+    "long texts": Experiment(
+        "Short texts among articles",
+        [
+            _triton("batches as they come", Settings(2, 1, max_batch_items=64, max_run_tokens=0)),
+            _triton("short ones first", Settings(2, 1, max_batch_items=64)),
+            _triton("short ones first, small batches"),
+        ],
+        workloads=("short", WITH_ARTICLES, "mixed"),
+        note="Of the workload with articles, the latencies are those of the titles.",
+    ),
+    "alternatives": Experiment(
+        "Against what people would use otherwise",
+        [FASTAPI, INFINITY, _triton("packed"), _triton("packed int8", precision="int8")],
+    ),
+}
+
+
+@dataclass
+class Outcome:
+    """All rounds of one variant on one workload with so many requests in flight."""
+
+    variant: str
+    workload: Workload
+    concurrency: int
+    rounds: list[Measurement] = field(default_factory=list)
+
+    @property
+    def throughput(self) -> float:
+        """Texts/s, the median of the rounds."""
+        return float(np.median([measurement.throughput for measurement in self.rounds]))
+
+    def latency_ms(self, percentile: float) -> float:
+        """A percentile of the latencies that the workload reports, the median of the rounds."""
+        return float(
+            np.median([m.latency_ms(percentile, self.workload.reported) for m in self.rounds])
+        )
+
+    @property
+    def spread(self) -> float:
+        """The fastest round's throughput over the slowest one's, minus 1."""
+        rates = [measurement.throughput for measurement in self.rounds]
+        return max(rates) / min(rates) - 1
+
+
+def run(
+    experiment: Experiment,
+    repositories: Repositories,
+    workloads: Sequence[Workload],
+    *,
+    rounds: int,
+    seconds: float,
+    progress: Callable[[str], None],
+) -> list[Outcome]:
+    """Runs all variants `rounds` times."""
+    outcomes = {
+        (variant.name, texts.name, concurrency): Outcome(variant.name, texts, concurrency)
+        for texts in workloads
+        for concurrency in experiment.concurrencies
+        for variant in experiment.variants
+    }
+    for number in range(rounds):
+        for variant in experiment.variants[:: 1 if number % 2 == 0 else -1]:
+            with variant.start(repositories) as measure_with:
+                for texts in workloads:
+                    for concurrency in experiment.concurrencies:
+                        found = measure_with(texts, concurrency, seconds)
+                        outcomes[variant.name, texts.name, concurrency].rounds.append(found)
+                        progress(
+                            f"round {number + 1} of {rounds}, {variant.name}, {texts.name}, "
+                            f"{concurrency} in flight: {found.throughput:.1f} texts/s, "
+                            f"p99 {found.latency_ms(99, texts.reported):.0f} ms"
+                        )
+    return list(outcomes.values())

@@ -1,0 +1,1 @@
+"""Finds, by measurement, the configuration with the most throughput within a latency target."""
