@@ -46,7 +46,7 @@ class Experiment:
     note: str = ""
 
 
-def _triton(
+def served(
     name: str,
     settings: Settings = TWO,
     *,
@@ -118,8 +118,8 @@ def _limit(precision: str) -> Experiment:
         [
             _offline("graph alone, one process of two threads", precision, 1, 2),
             _offline("graph alone, two processes of one thread", precision, 2, 1),
-            _triton("served, one instance of two threads", Settings(1, 2), precision=precision),
-            _triton("served, two instances of one thread", precision=precision),
+            served("served, one instance of two threads", Settings(1, 2), precision=precision),
+            served("served, two instances of one thread", precision=precision),
         ],
         concurrencies=(1, 64),
         note=f"The graph alone runs batches of {OFFLINE_BATCH}, or single texts beside one request "
@@ -138,27 +138,27 @@ EXPERIMENTS = {
     "batching": Experiment(
         "Dynamic batching and instances",
         [
-            _triton("one instance, no batching", Settings(instances=1, threads=1, batching=False)),
-            _triton("one instance, batching", ONE),
-            _triton("two instances, no batching", Settings(instances=2, threads=1, batching=False)),
-            _triton("two instances, batching", TWO),
+            served("one instance, no batching", Settings(instances=1, threads=1, batching=False)),
+            served("one instance, batching", ONE),
+            served("two instances, no batching", Settings(instances=2, threads=1, batching=False)),
+            served("two instances, batching", TWO),
         ],
         note="Every instance has one thread.",
     ),
     "layout": Experiment(
         "Padded against packed, fp32 against int8",
         [
-            _triton("padded, batching", layout="padded"),
-            _triton("padded, no batching", Settings(2, 1, batching=False), layout="padded"),
-            _triton("packed"),
-            _triton("packed int8", precision="int8"),
+            served("padded, batching", layout="padded"),
+            served("padded, no batching", Settings(2, 1, batching=False), layout="padded"),
+            served("packed"),
+            served("packed int8", precision="int8"),
         ],
         concurrencies=(1, 64),
         note="Two instances of one thread each; all graphs have the same operators fused.",
     ),
     "protocols": Experiment(
         "Protocols",
-        [_triton(name, precision="int8", protocol=name) for name in perf_analyzer.PROTOCOLS],
+        [served(name, precision="int8", protocol=name) for name in perf_analyzer.PROTOCOLS],
         workloads=("short",),
         concurrencies=(1, 64),
         note="int8, for the protocol's share is largest there.",
@@ -167,11 +167,11 @@ EXPERIMENTS = {
         "Queue delay and batch sizes",
         [
             *(
-                _triton(f"delay {us} us", Settings(2, 1, queue_delay_us=us))
+                served(f"delay {us} us", Settings(2, 1, queue_delay_us=us))
                 for us in (0, 500, 2000, 5000)
             ),
             *(
-                _triton(f"batches up to {size}", Settings(2, 1, max_batch_items=size))
+                served(f"batches up to {size}", Settings(2, 1, max_batch_items=size))
                 for size in (8, 16, 32)
             ),
         ],
@@ -181,11 +181,11 @@ EXPERIMENTS = {
         "Tokenizer instances and TOKENIZERS_PARALLELISM",
         [
             *(
-                _triton(f"{n} tokenizers", Settings(2, 1, tokenizer_instances=n), precision="int8")
+                served(f"{n} tokenizers", Settings(2, 1, tokenizer_instances=n), precision="int8")
                 for n in (1, 2, 4)
             ),
             *(
-                _triton(
+                served(
                     f"TOKENIZERS_PARALLELISM={value}",
                     precision="int8",
                     environment={"TOKENIZERS_PARALLELISM": value},
@@ -200,16 +200,16 @@ EXPERIMENTS = {
     "long texts": Experiment(
         "Short texts among articles",
         [
-            _triton("batches as they come", Settings(2, 1, max_batch_items=64, max_run_tokens=0)),
-            _triton("short ones first", Settings(2, 1, max_batch_items=64)),
-            _triton("short ones first, small batches"),
+            served("batches as they come", Settings(2, 1, max_batch_items=64, max_run_tokens=0)),
+            served("short ones first", Settings(2, 1, max_batch_items=64)),
+            served("short ones first, small batches"),
         ],
         workloads=("short", WITH_ARTICLES, "mixed"),
         note="Of the workload with articles, the latencies are those of the titles.",
     ),
     "alternatives": Experiment(
         "Against what people would use otherwise",
-        [FASTAPI, INFINITY, _triton("packed"), _triton("packed int8", precision="int8")],
+        [FASTAPI, INFINITY, served("packed"), served("packed int8", precision="int8")],
     ),
 }
 

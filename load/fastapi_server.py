@@ -1,6 +1,7 @@
 """What people write first: FastAPI around a transformers pipeline. Run by load/servers.py."""
 
 import os
+from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
@@ -15,9 +16,10 @@ class Question(BaseModel):
 
 
 @app.post("/classify")
-async def classify(question: Question) -> list[dict]:
+async def classify(question: Question) -> Any:
     """All labels with their scores, best first.
 
     One at a time: in threads the tokenizer fails with "Already borrowed".
     """
-    return classifier(question.text, truncation=True)
+    [answer] = classifier([question.text], truncation=True)
+    return answer

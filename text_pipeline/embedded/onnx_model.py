@@ -49,25 +49,25 @@ class OnnxModel:
         self.session = open_session(config, graph, kind, device_id)
         self._check_graph()
 
-    def plan(self, requests: Sequence[RequestInputs]) -> list[list[int]]:
-        """The indices of the requests of each run, in the order in which they should run.
+    def plan(self, requests: Mapping[int, RequestInputs]) -> list[list[int]]:
+        """The keys of the requests of each run, in the order in which they should run.
 
-        With the parameter `max_run_elements` the smallest requests come first and a run ends before
-        it exceeds so many elements of a ragged input, so that nobody's short text waits for others'
-        long ones. Without it, or without a ragged input, there is one run.
+        With the parameter `max_run_elements` the smallest requests come first, and a run ends
+        before it has more elements of the first ragged input, so that short texts do not wait for
+        the long ones in their batch. Otherwise there is one run. At least one is returned.
         """
         ragged = next((n for n, t in self.inputs.items() if t.get("allow_ragged_batch")), None)
         if not self.max_run_elements or ragged is None:
-            return [list(range(len(requests)))]
-        sizes = [request[ragged].size for request in requests]
+            return [list(requests)]
         runs: list[list[int]] = [[]]
         elements = 0
-        for index in sorted(range(len(requests)), key=sizes.__getitem__):
-            elements += sizes[index]
-            if runs[-1] and elements > self.max_run_elements:
+        for key in sorted(requests, key=lambda key: requests[key][ragged].size):
+            size = requests[key][ragged].size
+            if runs[-1] and elements + size > self.max_run_elements:
                 runs.append([])
-                elements = sizes[index]
-            runs[-1].append(index)
+                elements = 0
+            runs[-1].append(key)
+            elements += size
         return runs
 
     def run(

@@ -92,6 +92,21 @@ def test_requests_of_several_items_and_lengths_share_one_run(ragged: OnnxModel) 
     assert second["sign"].tolist() == [[b"negative"]]
 
 
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [("0", [[0, 1, 2, 3, 4]]), ("4", [[1, 3, 4], [0], [2]]), ("100", [[1, 3, 4, 0, 2]])],
+)
+def test_small_requests_run_first_and_a_run_is_bounded(
+    limit: str, expected: list[list[int]], version: Path
+) -> None:
+    config = ragged_config() | {"parameters": {"max_run_elements": {"string_value": limit}}}
+    requests = {
+        number: {"values": np.zeros((1, size), np.float32)}
+        for number, size in enumerate([3, 1, 9, 1, 2])
+    }
+    assert OnnxModel(config, version, "CPU", 0).plan(requests) == expected
+
+
 def test_each_request_gets_only_what_it_asked_for(ragged: OnnxModel) -> None:
     requests = [{"values": np.ones((1, 2), np.float32)}] * 2
     results = ragged.run(requests, [["total"], ["sign"]])

@@ -114,6 +114,24 @@ def test_a_failing_request_does_not_fail_its_neighbours(client) -> None:
     assert failed == [total < -1000 for total in totals]
 
 
+def test_requests_of_a_batch_that_runs_in_parts_all_get_their_answer(tmp_path: Path) -> None:
+    config = ragged_model.config()
+    config.parameters["max_run_elements"].string_value = "4"
+    totals = [[1.0] * 9, [2.0], [-2000.0], [3.0] * 3, [4.0] * 2, [5.0], [6.0], [7.0]]
+    with (
+        make_server(ragged_model.write(tmp_path, config)) as server,
+        triton.InferenceServerClient(server.grpc_url) as client,
+    ):
+        results = infer_all(client, [np.array([values]) for values in totals])
+    for values, result in zip(totals, results, strict=True):
+        if sum(values) < -1000:
+            assert isinstance(result, InferenceServerException)
+        else:
+            assert result.as_numpy("total").item() == pytest.approx(sum(values))
+    parts = {int(r.as_numpy("batch_items").item()) for r in results if not isinstance(r, Exception)}
+    assert max(parts) <= 4
+
+
 def test_every_instance_is_a_process_of_its_own(server: EmbeddedServer) -> None:
     stubs = psutil.Process(server.pid).children(recursive=True)
     assert len(stubs) == 2

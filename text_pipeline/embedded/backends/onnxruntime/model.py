@@ -5,7 +5,7 @@ repository runs unchanged behind both.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,18 @@ class TritonPythonModel:
             raise pb_utils.TritonModelException(f"{args['model_name']}: {error}") from error
 
     def execute(self, requests: Sequence) -> list:
-        """Answers all requests: in one run, or in several, the shortest first (see OnnxModel.plan).
+        """Answers all requests: in one run, or in several (see OnnxModel.plan).
 
-        What is not in the last run is answered when its run ends. A run that fails is repeated
-        request by request, so that only a bad one gets the error.
+        What is not in the last run is answered as soon as its own is done. A run that fails is
+        repeated request by request, so that only a bad one gets the error.
         """
-        inputs = [
-            {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
-            for request in requests
-        ]
         responses: list = [None] * len(requests)
+        inputs = {}
+        for index, request in enumerate(requests):
+            try:
+                inputs[index] = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+            except Exception as error:  # noqa: BLE001 - a tensor that cannot be read
+                responses[index] = _error_response(error)
         *early, last = self.model.plan(inputs)
         for run in early:
             for index, response in self._answer(run, requests, inputs):
@@ -52,9 +54,9 @@ class TritonPythonModel:
         return responses
 
     def _answer(
-        self, run: Sequence[int], requests: Sequence, inputs: Sequence[RequestInputs]
+        self, run: Sequence[int], requests: Sequence, inputs: Mapping[int, RequestInputs]
     ) -> Iterator[tuple[int, Any]]:
-        """The response of every request of one run."""
+        """The response to every request of one run."""
         try:
             answers = self.model.run(
                 [inputs[index] for index in run],
@@ -62,8 +64,7 @@ class TritonPythonModel:
             )
         except Exception as error:  # noqa: BLE001 - whatever a graph does wrong, others are answered
             if len(run) == 1:
-                message = f"{type(error).__name__}: {error}"
-                yield run[0], pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
+                yield run[0], _error_response(error)
                 return
             for index in run:
                 yield from self._answer([index], requests, inputs)
@@ -71,3 +72,8 @@ class TritonPythonModel:
         for index, outputs in zip(run, answers, strict=True):
             tensors = [pb_utils.Tensor(*item) for item in outputs.items()]
             yield index, pb_utils.InferenceResponse(tensors)
+
+
+def _error_response(error: Exception) -> Any:
+    message = f"{type(error).__name__}: {error}"
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
