@@ -1,5 +1,6 @@
 # make serve: a Triton server with the default model on this machine's CPUs
 # make test:  every test, against a server of its own
+# make load: throughput and latency of the default model under load, with a report in load/runs/
 # make test-container: the integration suite and more against the CPU image; needs a Docker engine
 
 VENV := .venv
@@ -13,13 +14,16 @@ PORTS := --http-port $(HTTP_PORT) --grpc-port $(GRPC_PORT) --metrics-port $(METR
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock
 DEFAULT_MODEL := model_repository/text_classifier_onnx/1/model.onnx
 
-.PHONY: serve test test-container lint model clean
+.PHONY: serve load test test-container lint model clean
 
 # The ports come first: a taken one is worth knowing before minutes of installing.
 serve:
 	@python3 text_pipeline/embedded/ports.py $(PORTS)
 	@$(MAKE) --no-print-directory --silent model
 	@$(BIN)/text-pipeline serve --repository $(REPOSITORY) $(PORTS)
+
+load: $(VENV)/.test model
+	$(BIN)/python -m load sweep
 
 test: $(VENV)/.test model
 	$(BIN)/pytest
@@ -32,7 +36,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/shellcheck scripts/create-venv .ci/run .ci/with-engine
-	$(BIN)/hadolint docker/Dockerfile tests/container/triton-stand-in.Dockerfile
+	$(BIN)/hadolint docker/*Dockerfile tests/container/triton-stand-in.Dockerfile
 
 model: $(DEFAULT_MODEL)
 
@@ -47,6 +51,8 @@ $(VENV)/.serve: pyproject.toml requirements.lock scripts/create-venv
 
 $(VENV)/.test: $(VENV)/.serve
 	@$(INSTALL) --editable '.[dev,load]'
+	@$(INSTALL) --editable '.[perf-analyzer]' 2>/dev/null || \
+		echo "perf_analyzer needs glibc 2.38: load runs take it from a container"
 	@touch $@
 
 clean:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from load import offline, servers
-from load.levels import measure, whole_passes
+from load.levels import measure
 from load.repositories import Repositories
 from text_pipeline.configuration import Settings
 from text_pipeline.measure import perf_analyzer
@@ -89,7 +89,7 @@ def _endpoint(
                 payloads = [payload(text, repositories.model) for text in workload.texts]
                 warm = Load(2 * concurrency, concurrency=concurrency)
                 per_s = perf_analyzer.run_endpoint(payloads, warm, url, "classify").requests
-                requests = whole_passes(per_s.throughput, seconds, workload)
+                requests = workload.requests(per_s.throughput, seconds, concurrency)
                 load = Load(requests, concurrency=concurrency)
                 return perf_analyzer.run_endpoint(payloads, load, url, "classify").requests
 

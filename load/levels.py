@@ -1,10 +1,11 @@
 """One level of load on one server: what requests, server and metrics say of it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from text_pipeline.measure import perf_analyzer
-from text_pipeline.measure.measurement import PARTS, TOLERANCE, Measurement
+from text_pipeline.measure.measurement import TOLERANCE, Measurement
 from text_pipeline.measure.perf_analyzer import Load, Server
 from text_pipeline.measure.statistics import ModelStatistics
 from text_pipeline.measure.workload import Workload
@@ -74,23 +75,18 @@ def measure(
     the open loop with requests at `rate`.
     """
     if rate is not None:
-        load = Load(max(1, round(rate * seconds)), rate=rate)
+        # perf_analyzer sends for a second at least.
+        load = Load(math.ceil(rate * max(seconds, 1)), rate=rate)
     else:
         assert concurrency is not None
         # Warms the server up, and says how much it answers.
         probe = Load(max(2 * concurrency, 20), concurrency=concurrency)
         warm = perf_analyzer.run(workload.texts, probe, server, protocol=protocol)
         per_s = warm.requests.throughput
-        load = Load(whole_passes(per_s, seconds, workload), concurrency=concurrency)
+        load = Load(workload.requests(per_s, seconds, concurrency), concurrency=concurrency)
     run = perf_analyzer.run(workload.texts, load, server, protocol=protocol, commands=commands)
     level = _level(workload, protocol, concurrency, rate, run.requests, run.models)
     return Measured(level, run.requests, run.models[CLASSIFIER].batch_sizes)
-
-
-def whole_passes(per_s: float, seconds: float, workload: Workload) -> int:
-    """Requests for about `seconds`: each third of the measurement has the same texts."""
-    texts = PARTS * len(workload.texts)
-    return max(1, round(seconds * per_s / texts)) * texts
 
 
 def _level(

@@ -5,6 +5,7 @@ Here rather than with the unit tests, for perf_analyzer needs a container where 
 
 import csv
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure import perf_analyzer
 from text_pipeline.measure.perf_analyzer import Load
 from text_pipeline.measure.workload import Workload
-from text_pipeline.repository import CLASSIFIER, TOKENIZER, Repository
+from text_pipeline.repository import CLASSIFIER
 
 TEXTS = tuple(f"Shares of company {number} fell" for number in range(12))
 
@@ -89,6 +90,7 @@ def test_an_experiment_compares_its_variants_in_interleaved_rounds(tmp_path: Pat
     experiment = Experiment(
         "Batching",
         [served("no batching", Settings(batching=False)), served("batching", Settings())],
+        concurrencies=[4],
     )
     order: list[str] = []
     outcomes = experiments.run(
@@ -99,7 +101,7 @@ def test_an_experiment_compares_its_variants_in_interleaved_rounds(tmp_path: Pat
     assert [len(outcome.rounds) for outcome in outcomes] == [2, 2]
     report.write_experiment(tmp_path, "batching", experiment, outcomes, {"processor": "any"}, 2)
     assert len(rows(tmp_path / "batching.csv")) == 4
-    assert "| mine, 64 in flight | no batching |" in (tmp_path / "batching.md").read_text()
+    assert "| mine, 4 in flight | no batching |" in (tmp_path / "batching.md").read_text()
     assert (tmp_path / "batching.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -111,7 +113,7 @@ def test_no_server_is_an_error_that_says_so() -> None:
 
 
 def test_what_the_server_refuses_is_an_error_with_its_answer(embedded: EmbeddedServer) -> None:
-    with pytest.raises(TextPipelineError, match=r"ended with code 99.*HTTP code 400"):
+    with pytest.raises(TextPipelineError, match=r"ended with code 99.*HTTP code"):
         perf_analyzer.run_endpoint(
             [{"text": 5}], Load(4, concurrency=1), embedded.http_url,
             "v2/models/text_pipeline_ensemble/generate",
@@ -120,12 +122,7 @@ def test_what_the_server_refuses_is_an_error_with_its_answer(embedded: EmbeddedS
 
 def test_tune_writes_a_configuration_that_serves(tmp_path: Path) -> None:
     repository = tmp_path / "repository"
-    Repository(repository).create()
-    for part in (CLASSIFIER, TOKENIZER):
-        for path in (REPOSITORY / part).iterdir():
-            target = repository / part / path.name
-            if not target.exists():
-                target.symlink_to(path)
+    shutil.copytree(REPOSITORY, repository)
     texts = tmp_path / "mine.txt"
     texts.write_text("\n".join(TEXTS))
     done = CliRunner().invoke(

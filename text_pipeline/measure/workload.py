@@ -1,11 +1,13 @@
 """The texts that a server is measured with."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from text_pipeline import corpus
 from text_pipeline.errors import TextPipelineError
+from text_pipeline.measure.measurement import PARTS
 from text_pipeline.records import RecordFile
 
 WITH_ARTICLES = "short with articles"
@@ -30,6 +32,14 @@ class Workload:
     texts: tuple[str, ...]
     reported: Callable[[str], bool] = lambda _: True
     """Which texts' latencies are reported."""
+
+    def requests(self, per_s: float, seconds: float, concurrency: int) -> int:
+        """Requests that take about `seconds` at `per_s`, and at least two for each in flight.
+
+        Whole passes over the texts for each third of the measurement, so that all do the same work.
+        """
+        unit = PARTS * len(self.texts)
+        return unit * max(1, math.ceil(2 * concurrency / unit), round(seconds * per_s / unit))
 
 
 def find(name: str) -> Workload:

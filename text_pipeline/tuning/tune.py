@@ -90,9 +90,8 @@ def _trial(
     warm = perf_analyzer.run(workload.texts, Load(_WARM_UP, concurrency=1), server)
     per_s = warm.requests.throughput
     for concurrency in CONCURRENCIES:
-        # Whole passes, so that every level does the same work.
-        passes = max(1, round(level_seconds * per_s / len(workload.texts)))
-        load = Load(passes * len(workload.texts), concurrency=concurrency)
+        requests = workload.requests(per_s, level_seconds, concurrency)
+        load = Load(requests, concurrency=concurrency)
         found = perf_analyzer.run(workload.texts, load, server).requests
         per_s = found.throughput
         p99 = found.latency_ms(99, workload.reported)
