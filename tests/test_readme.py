@@ -1,5 +1,6 @@
 """Every command of the README does what the README says."""
 
+import itertools
 import json
 import os
 import re
@@ -14,8 +15,9 @@ from tests import tiny_models
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-# That needs a Docker engine: tests/container/test_readme.py runs its commands.
-CONTAINERS = README[README.index("\n## Containers\n") : README.index("\n## How it works\n")]
+# These need a Docker engine: tests/container/test_readme.py runs their commands.
+_SECTIONS = [README.index(f"\n## {title}\n") for title in ("Containers", "Load", "How it works")]
+CONTAINERS, LOAD = (README[start:end] for start, end in itertools.pairwise(_SECTIONS))
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -23,7 +25,7 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-SHELL = blocks(README.replace(CONTAINERS, ""), "sh")
+SHELL = blocks(README.replace(CONTAINERS, "").replace(LOAD, ""), "sh")
 SHOWN_ANSWER = json.loads(blocks(README, "json")[0])
 # This test is part of `make test`, and .ci/run calls `make lint`.
 RUN_BY_CI = "make lint\nmake test\n"

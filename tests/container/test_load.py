@@ -1,11 +1,10 @@
-"""The load runs and the tuner, short, with the real perf_analyzer against embedded servers.
+"""The load runs, short, with the real perf_analyzer against embedded servers.
 
 Here rather than with the unit tests, for perf_analyzer needs a container where glibc is old.
 """
 
 import csv
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +15,6 @@ from load import experiments, report
 from load.__main__ import main
 from load.experiments import Experiment, served
 from tests.conftest import REPOSITORY
-from text_pipeline import configuration
-from text_pipeline.cli import commands
 from text_pipeline.configuration import Settings
 from text_pipeline.embedded import ports
 from text_pipeline.embedded.server import EmbeddedServer
@@ -25,7 +22,6 @@ from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure import perf_analyzer
 from text_pipeline.measure.perf_analyzer import Load
 from text_pipeline.measure.workload import Workload
-from text_pipeline.repository import CLASSIFIER
 
 TEXTS = tuple(f"Shares of company {number} fell" for number in range(12))
 
@@ -118,24 +114,3 @@ def test_what_the_server_refuses_is_an_error_with_its_answer(embedded: EmbeddedS
             [{"text": 5}], Load(4, concurrency=1), embedded.http_url,
             "v2/models/text_pipeline_ensemble/generate",
         )  # fmt: skip
-
-
-def test_tune_writes_a_configuration_that_serves(tmp_path: Path) -> None:
-    repository = tmp_path / "repository"
-    shutil.copytree(REPOSITORY, repository)
-    texts = tmp_path / "mine.txt"
-    texts.write_text("\n".join(TEXTS))
-    done = CliRunner().invoke(
-        commands,
-        ["tune", "--repository", str(repository), "--workload", str(texts), "--p99-ms", "2000",
-         "--minutes", "0", "--level-seconds", "0.2", "--plot", str(tmp_path / "tuned.png")],
-        catch_exceptions=False,
-    )  # fmt: skip
-    assert done.exit_code == 0, done.output
-    assert "target: p99 2000 ms" in done.output
-    assert (tmp_path / "tuned.png").read_bytes().startswith(b"\x89PNG")
-    tuned = configuration.read(repository, CLASSIFIER, "tuned")
-    assert tuned.parameters["intra_op_thread_count"].string_value != "0"
-    with EmbeddedServer(repository, model_config_name="tuned") as server:
-        run = perf_analyzer.run(TEXTS, Load(12, concurrency=2), server)
-    assert run.models[CLASSIFIER].requests == 12

@@ -7,10 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from load.__main__ import RUNS
 from tests import tiny_models
-from tests.test_readme import CONTAINERS, ROOT, SHELL, assert_as_shown, blocks, shell
+from tests.conftest import REPOSITORY
+from tests.test_readme import CONTAINERS, LOAD, ROOT, SHELL, assert_as_shown, blocks, shell
+from text_pipeline import configuration
+from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.export.exporter import export_model
-from text_pipeline.repository import Repository
+from text_pipeline.measure import perf_analyzer
+from text_pipeline.measure.perf_analyzer import Load
+from text_pipeline.repository import CLASSIFIER, Repository
 
 OWN = ROOT / "my-repository"
 
@@ -37,3 +43,27 @@ def test_every_command_works_as_shown() -> None:
     finally:
         shell("".join(down))
     assert shell("docker ps --all --quiet --filter label=com.docker.compose.project") == ""
+
+
+@pytest.fixture
+def runs_and_tuned_files() -> Iterator[None]:
+    before = set(RUNS.glob("*"))
+    yield
+    for folder in set(RUNS.glob("*")) - before:
+        shutil.rmtree(folder)
+    for path in [*REPOSITORY.glob("*/configs/tuned.pbtxt"), ROOT / "tuned.png"]:
+        path.unlink(missing_ok=True)
+
+
+@pytest.mark.usefixtures("runs_and_tuned_files")
+def test_the_load_commands_write_a_report_and_a_configuration_that_serves() -> None:
+    [block] = blocks(LOAD, "sh")
+    printed = shell(block)
+    assert "| short, grpc | 32 in flight |" in printed
+    assert "target: p99 60 ms" in printed
+    assert (ROOT / "tuned.png").read_bytes().startswith(b"\x89PNG")
+    tuned = configuration.read(REPOSITORY, CLASSIFIER, "tuned")
+    assert tuned.parameters["intra_op_thread_count"].string_value != "0"
+    with EmbeddedServer(REPOSITORY, model_config_name="tuned") as server:
+        run = perf_analyzer.run(["Shares fell."], Load(4, concurrency=2), server)
+    assert run.models[CLASSIFIER].requests == 4
