@@ -6,9 +6,13 @@ nothing but transformers and numpy, so that a repository works wherever Triton r
 """
 
 import json
+import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -18,12 +22,23 @@ from transformers import AutoTokenizer
 OVERFLOW_CHOICES = ("truncate", "error")
 # What transformers writes as model_max_length when a model states none.
 NO_LIMIT = 10**9
+REJECTION_REASONS = ("utf8", "too_long", "parameter")
+# Titles have about ten tokens, articles hundreds; most models take 512, a few 8192.
+TOKEN_BUCKETS = [8, 16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192]
 
 Text = str | tuple[str, str]
 
 
 class InvalidRequestError(ValueError):
-    """A request that cannot be answered; the message names the field and the row."""
+    """A request that cannot be answered; the message names the field and the row.
+
+    The message may quote the request. The reason, one of REJECTION_REASONS, never does: metrics
+    and log get only that.
+    """
+
+    def __init__(self, message: str, reason: str = "parameter") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -33,6 +48,7 @@ class Request:
     texts: list[Text]
     max_tokens: int
     overflow: str
+    is_health_check: bool
 
 
 class TritonPythonModel:
@@ -57,14 +73,21 @@ class TritonPythonModel:
         self.has_segments = "token_type_ids" in tokenizer.model_input_names
         self.backend = tokenizer.backend_tokenizer
         self.backend.no_padding()
+        self.metrics = Metrics(args)
+
+    def finalize(self) -> None:
+        """Hands over the last counts."""
+        self.metrics.close()
 
     def execute(self, requests: list) -> list:
         """Answers every request: five tensors, or an INVALID_ARG error of its own."""
         parsed = [self._parse_or_error(request) for request in requests]
         encodings = self._encode([p for p in parsed if isinstance(p, Request)])
         return [
-            self._respond(p, encodings.pop(0)) if isinstance(p, Request) else _error_response(p)
-            for p in parsed
+            self._refuse(request, p)
+            if isinstance(p, InvalidRequestError)
+            else self._respond(request, p, encodings.pop(0))
+            for request, p in zip(requests, parsed, strict=True)
         ]
 
     def _parse_or_error(self, request) -> Request | InvalidRequestError:
@@ -83,7 +106,12 @@ class TritonPythonModel:
         if overflow not in OVERFLOW_CHOICES:
             expected = " or ".join(f'"{choice}"' for choice in OVERFLOW_CHOICES)
             raise InvalidRequestError(f"overflow: expected {expected}, got {json.dumps(overflow)}")
-        return Request(texts, self._max_tokens(parameters, has_pairs), overflow)
+        return Request(
+            texts,
+            self._max_tokens(parameters, has_pairs),
+            overflow,
+            is_health_check="health_check" in parameters,
+        )
 
     def _max_tokens(self, parameters: dict, has_pairs: bool) -> int:
         value = parameters.get("max_tokens", self.limit)
@@ -107,26 +135,47 @@ class TritonPythonModel:
             encodings |= {id(r): [next(flat) for _ in r.texts] for r in same_limit}
         return [encodings[id(request)] for request in requests]
 
-    def _respond(self, request: Request, encodings: Sequence[Encoding]):
-        if request.overflow == "error":
+    def _respond(self, request, parsed: Request, encodings: Sequence[Encoding]):
+        if parsed.overflow == "error":
             for row, encoding in enumerate(encodings):
                 if encoding.overflowing:
-                    count = self._count_tokens(request.texts[row])
-                    return _error_response(
+                    count = self._count_tokens(parsed.texts[row])
+                    return self._refuse(
+                        request,
                         InvalidRequestError(
-                            f"text[{row}]: {count} tokens, the limit is {request.max_tokens}: "
-                            'shorten it or send overflow "truncate"'
-                        )
+                            f"text[{row}]: {count} tokens, the limit is {parsed.max_tokens}: "
+                            'shorten it or send overflow "truncate"',
+                            reason="too_long",
+                        ),
                     )
-        return pb_utils.InferenceResponse(self._tensors(encodings))
+        counts = np.array([[len(e)] for e in encodings], np.int32)
+        truncated = np.array([[bool(e.overflowing)] for e in encodings])
+        if not parsed.is_health_check:
+            self.metrics.count_texts(counts, truncated)
+        return pb_utils.InferenceResponse(
+            [
+                *self._token_tensors(encodings),
+                pb_utils.Tensor("token_count", counts),
+                pb_utils.Tensor("truncated", truncated),
+            ]
+        )
+
+    def _refuse(self, request, error: InvalidRequestError):
+        self.metrics.count_rejected(error.reason)
+        # A text is personal data, and what a client sends in its place may be one, too.
+        request_id = re.sub(r"[^\w.:-]", "?", request.request_id(), flags=re.ASCII)[:64] or "-"
+        pb_utils.Logger.log_info(f"rejected reason={error.reason} request_id={request_id}")
+        return pb_utils.InferenceResponse(
+            error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG)
+        )
 
     def _count_tokens(self, text: Text) -> int:
         """The number of tokens of the whole text, special tokens included."""
         self.backend.no_truncation()
         return len(self.backend.encode_batch([text])[0])
 
-    def _tensors(self, encodings: Sequence[Encoding]) -> list:
-        """Token tensors INT64 [texts, longest text], counts INT32 and flags BOOL [texts, 1]."""
+    def _token_tensors(self, encodings: Sequence[Encoding]) -> list:
+        """The three tensors of tokens, INT64 [texts, longest text]."""
         shape = (len(encodings), max(map(len, encodings)))
         input_ids = np.full(shape, self.pad_token_id, np.int64)
         attention_mask = np.zeros(shape, np.int64)
@@ -136,15 +185,87 @@ class TritonPythonModel:
             attention_mask[row, : len(encoding)] = 1
             if self.has_segments:
                 token_type_ids[row, : len(encoding)] = encoding.type_ids
-        counts = np.array([[len(e)] for e in encodings], np.int32)
-        truncated = np.array([[bool(e.overflowing)] for e in encodings])
         return [
             pb_utils.Tensor("input_ids", input_ids),
             pb_utils.Tensor("attention_mask", attention_mask),
             pb_utils.Tensor("token_type_ids", token_type_ids),
-            pb_utils.Tensor("token_count", counts),
-            pb_utils.Tensor("truncated", truncated),
         ]
+
+
+class Metrics:
+    """What this model tells Prometheus, on Triton's metrics endpoint.
+
+    Each number is a message to the server and takes 17 µs, so a thread of its own passes them on
+    while the answer is on its way.
+    """
+
+    def __init__(self, args: dict) -> None:
+        """Takes `initialize`'s arguments."""
+        kind = pb_utils.MetricFamily
+        self._families: list = []
+        version = {"version": args["model_version"]}
+        self._tokens = self._family(
+            "text_tokens", "Tokens of each text as the model saw it", kind.HISTOGRAM
+        ).Metric(labels=version, buckets=TOKEN_BUCKETS)
+        self._truncated = self._family(
+            "truncated_texts_total", "Texts that were cut to the limit", kind.COUNTER
+        ).Metric(labels=version)
+        rejected = self._family(
+            "rejected_requests_total", "Requests refused with INVALID_ARGUMENT", kind.COUNTER
+        )
+        self._rejected = {
+            reason: rejected.Metric(labels=version | {"reason": reason})
+            for reason in REJECTION_REASONS
+        }
+        self._info = self._family(
+            "model_info", "How the model was exported; always 1", kind.GAUGE
+        ).Metric(labels=version | _export_facts(args))
+        self._info.set(1)
+        self._loaded = self._family(
+            "loaded_timestamp_seconds", "When this version was loaded, Unix time", kind.GAUGE
+        ).Metric(labels=version)
+        self._loaded.set(time.time())
+        self._queue: SimpleQueue = SimpleQueue()
+        self._thread = Thread(target=self._pass_on, daemon=True)
+        self._thread.start()
+
+    def count_texts(self, counts: np.ndarray, truncated: np.ndarray) -> None:
+        """Counts one request's texts: their tokens and whether they were cut, [texts, 1] each."""
+        self._queue.put((counts, truncated))
+
+    def count_rejected(self, reason: str) -> None:
+        """Counts a request that got an error, for one of REJECTION_REASONS."""
+        self._rejected[reason].increment(1)
+
+    def close(self) -> None:
+        """Returns when everything is passed on."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _pass_on(self) -> None:
+        for counts, truncated in iter(self._queue.get, None):
+            for count in counts.flat:
+                self._tokens.observe(int(count))
+            if truncated.any():
+                self._truncated.increment(int(truncated.sum()))
+
+    def _family(self, name: str, description: str, kind):
+        family = pb_utils.MetricFamily(
+            name=f"text_pipeline_{name}", description=description, kind=kind
+        )
+        # A metric is gone when its family is.
+        self._families.append(family)
+        return family
+
+
+def _export_facts(args: dict) -> dict[str, str]:
+    """How `text-pipeline export` made the classifier of the same version."""
+    repository, version = Path(args["model_repository"]).parent, args["model_version"]
+    report = repository / "text_classifier_onnx" / version / "export.json"
+    # Nothing is known where Triton has fetched each model to a place of its own.
+    facts = json.loads(report.read_text()) if report.is_file() else {}
+    names = ("architecture", "layout", "device", "precision", "max_tokens")
+    return {name: str(facts.get(name, "unknown")) for name in names}
 
 
 def _decode(request, name: str) -> list[str]:
@@ -156,12 +277,7 @@ def _decode(request, name: str) -> list[str]:
             texts.append(raw.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise InvalidRequestError(
-                f"{name}[{row}]: not valid UTF-8 at byte {error.start} (0x{raw[error.start]:02x})"
+                f"{name}[{row}]: not valid UTF-8 at byte {error.start} (0x{raw[error.start]:02x})",
+                reason="utf8",
             ) from None
     return texts
-
-
-def _error_response(error: InvalidRequestError):
-    return pb_utils.InferenceResponse(
-        error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG)
-    )

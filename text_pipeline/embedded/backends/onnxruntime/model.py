@@ -11,6 +11,7 @@ from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
+from text_pipeline.embedded.onnx_metrics import Metrics
 from text_pipeline.embedded.onnx_model import OnnxModel, RequestInputs
 from text_pipeline.embedded.onnx_session import ConfigurationError
 
@@ -29,6 +30,11 @@ class TritonPythonModel:
             )
         except ConfigurationError as error:
             raise pb_utils.TritonModelException(f"{args['model_name']}: {error}") from error
+        self.metrics = Metrics(args)
+
+    def finalize(self) -> None:
+        """Hands over the last counts."""
+        self.metrics.close()
 
     def execute(self, requests: Sequence) -> list:
         """Answers all requests: in one run, or in several (see OnnxModel.plan).
@@ -69,6 +75,14 @@ class TritonPythonModel:
             for index in run:
                 yield from self._answer([index], requests, inputs)
             return
+        self.metrics.count(
+            sum(len(next(iter(inputs[index].values()))) for index in run),
+            [
+                outputs["labels"]
+                for index, outputs in zip(run, answers, strict=True)
+                if "labels" in outputs and "health_check" not in requests[index].parameters()
+            ],
+        )
         for index, outputs in zip(run, answers, strict=True):
             tensors = [pb_utils.Tensor(*item) for item in outputs.items()]
             yield index, pb_utils.InferenceResponse(tensors)
