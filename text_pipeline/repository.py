@@ -22,7 +22,7 @@ STATIC_REPOSITORY = next(
     for path in (_PACKAGE / "model_repository", _PACKAGE.parent / "model_repository")
     if path.is_dir()
 )
-TOKENIZER_CODE = STATIC_REPOSITORY / TOKENIZER / "1" / "model.py"
+TOKENIZER_CODE = tuple((STATIC_REPOSITORY / TOKENIZER / "1").glob("*.py"))
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,13 @@ class Repository:
             staged.classifier.mkdir()
             staged.tokenizer.mkdir()
             yield staged
-            code = tokenizer / str(version) / "model.py"
-            code.parent.mkdir(exist_ok=True)
-            if not code.exists():
-                shutil.copyfile(TOKENIZER_CODE, code)
+            code = tokenizer / str(version)
+            code.mkdir(exist_ok=True)
+            for source in TOKENIZER_CODE:
+                if not (code / source.name).exists():
+                    shutil.copyfile(source, code / source.name)
             # The classifier comes last: a version exists from the moment its model.onnx does.
-            _replace(staged.tokenizer, code.parent / "tokenizer")
+            _replace(staged.tokenizer, code / "tokenizer")
             staged.labels.replace(classifier / "labels.txt")
             _replace(staged.classifier, classifier / str(version))
 
@@ -116,7 +117,7 @@ def _static_files() -> Iterator[Path]:
     """Configurations, the tokenizer's code, and the placeholders of the ensembles' versions."""
     for pattern in ("*/config.pbtxt", "*/configs/*.pbtxt", "*/1/.gitkeep"):
         yield from sorted(STATIC_REPOSITORY.glob(pattern))
-    yield TOKENIZER_CODE
+    yield from TOKENIZER_CODE
 
 
 def _replace(source: Path, target: Path) -> None:

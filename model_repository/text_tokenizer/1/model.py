@@ -1,30 +1,26 @@
 """Triton Python model `text_tokenizer`: texts in, token ids out.
 
 The tokenizer's files lie in this version's folder, `tokenizer/`, as `text-pipeline export` wrote
-them; its `model_max_length` is the number of tokens the classifier can take. The file needs
-nothing but transformers and numpy, so that a repository works wherever Triton runs.
+them; its `model_max_length` is the number of tokens the classifier can take. This file and
+text_metrics.py need nothing but transformers and numpy, so that a repository works wherever Triton
+runs.
 """
 
 import json
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+from text_metrics import Metrics
 from tokenizers import Encoding
 from transformers import AutoTokenizer
 
 OVERFLOW_CHOICES = ("truncate", "error")
 # What transformers writes as model_max_length when a model states none.
 NO_LIMIT = 10**9
-REJECTION_REASONS = ("utf8", "too_long", "parameter")
-# Titles have about ten tokens, articles hundreds; most models take 512, a few 8192.
-TOKEN_BUCKETS = [8, 16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192]
 
 Text = str | tuple[str, str]
 
@@ -32,7 +28,7 @@ Text = str | tuple[str, str]
 class InvalidRequestError(ValueError):
     """A request that cannot be answered; the message names the field and the row.
 
-    The message may quote the request. The reason, one of REJECTION_REASONS, never does: metrics
+    The message may quote the request. The reason, one of text_metrics.REJECTION_REASONS, never does: metrics
     and log get only that.
     """
 
@@ -190,82 +186,6 @@ class TritonPythonModel:
             pb_utils.Tensor("attention_mask", attention_mask),
             pb_utils.Tensor("token_type_ids", token_type_ids),
         ]
-
-
-class Metrics:
-    """What this model tells Prometheus, on Triton's metrics endpoint.
-
-    Each number is a message to the server and takes 17 µs, so a thread of its own passes them on
-    while the answer is on its way.
-    """
-
-    def __init__(self, args: dict) -> None:
-        """Takes `initialize`'s arguments."""
-        kind = pb_utils.MetricFamily
-        self._families: list = []
-        version = {"version": args["model_version"]}
-        self._tokens = self._family(
-            "text_tokens", "Tokens of each text as the model saw it", kind.HISTOGRAM
-        ).Metric(labels=version, buckets=TOKEN_BUCKETS)
-        self._truncated = self._family(
-            "truncated_texts_total", "Texts that were cut to the limit", kind.COUNTER
-        ).Metric(labels=version)
-        rejected = self._family(
-            "rejected_requests_total", "Requests refused with INVALID_ARGUMENT", kind.COUNTER
-        )
-        self._rejected = {
-            reason: rejected.Metric(labels=version | {"reason": reason})
-            for reason in REJECTION_REASONS
-        }
-        self._info = self._family(
-            "model_info", "How the model was exported; always 1", kind.GAUGE
-        ).Metric(labels=version | _export_facts(args))
-        self._info.set(1)
-        self._loaded = self._family(
-            "loaded_timestamp_seconds", "When this version was loaded, Unix time", kind.GAUGE
-        ).Metric(labels=version)
-        self._loaded.set(time.time())
-        self._queue: SimpleQueue = SimpleQueue()
-        self._thread = Thread(target=self._pass_on, daemon=True)
-        self._thread.start()
-
-    def count_texts(self, counts: np.ndarray, truncated: np.ndarray) -> None:
-        """Counts one request's texts: their tokens and whether they were cut, [texts, 1] each."""
-        self._queue.put((counts, truncated))
-
-    def count_rejected(self, reason: str) -> None:
-        """Counts a request that got an error, for one of REJECTION_REASONS."""
-        self._rejected[reason].increment(1)
-
-    def close(self) -> None:
-        """Returns when everything is passed on."""
-        self._queue.put(None)
-        self._thread.join()
-
-    def _pass_on(self) -> None:
-        for counts, truncated in iter(self._queue.get, None):
-            for count in counts.flat:
-                self._tokens.observe(int(count))
-            if truncated.any():
-                self._truncated.increment(int(truncated.sum()))
-
-    def _family(self, name: str, description: str, kind):
-        family = pb_utils.MetricFamily(
-            name=f"text_pipeline_{name}", description=description, kind=kind
-        )
-        # A metric is gone when its family is.
-        self._families.append(family)
-        return family
-
-
-def _export_facts(args: dict) -> dict[str, str]:
-    """How `text-pipeline export` made the classifier of the same version."""
-    repository, version = Path(args["model_repository"]).parent, args["model_version"]
-    report = repository / "text_classifier_onnx" / version / "export.json"
-    # Nothing is known where Triton has fetched each model to a place of its own.
-    facts = json.loads(report.read_text()) if report.is_file() else {}
-    names = ("architecture", "layout", "device", "precision", "max_tokens")
-    return {name: str(facts.get(name, "unknown")) for name in names}
 
 
 def _decode(request, name: str) -> list[str]:
