@@ -70,6 +70,14 @@ def main() -> None:
     type=click.Path(path_type=Path),
     help="An installed Triton, such as /opt/tritonserver. Default: the wheel's.",
 )
+@click.option(
+    "--trace-url",
+    help="OTLP/HTTP endpoint that gets OpenTelemetry traces, for example "
+    "http://127.0.0.1:4318/v1/traces. Default: no traces.",
+)
+@click.option(
+    "--trace-rate", default=100, type=click.IntRange(1), help="Trace one request in so many."
+)
 @click.argument("tritonserver_arguments", nargs=-1)
 def serve(
     repository: Path, log: Path | None, tritonserver_arguments: tuple[str, ...], **options: Any

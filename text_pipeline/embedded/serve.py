@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from text_pipeline.embedded import ports
+from text_pipeline.embedded import ports, tracing
 from text_pipeline.embedded.log import STDOUT
 from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.errors import TextPipelineError
@@ -36,6 +36,8 @@ def serve(
     model_config_name: str,
     log_path: Path | None = None,
     triton: Path | None = None,
+    trace_url: str | None = None,
+    trace_rate: int = 1,
     extra_arguments: Sequence[str] = (),
     progress: Callable[[str], None] = print,
 ) -> None:
@@ -44,7 +46,8 @@ def serve(
     A server that runs but does not classify any more counts as dead: whoever started this command
     (Docker, systemd) can start it again. `progress` gets what a user wants to read: the addresses
     and a request to try. Without a `log_path` the log is a temporary file, which stays only when
-    something went wrong. `extra_arguments` are tritonserver's own.
+    something went wrong. One request in `trace_rate` is traced to `trace_url`. `extra_arguments`
+    are tritonserver's own.
     """
     repository.check()
     taken = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
@@ -60,7 +63,7 @@ def serve(
         model_config_name=model_config_name,
         log_path=log,
         triton=triton,
-        extra_arguments=extra_arguments,
+        extra_arguments=[*tracing.arguments(trace_url, trace_rate), *extra_arguments],
     )
     try:
         with _stop_signals(), server:

@@ -192,6 +192,8 @@ class EmbeddedServer:
             f"--grpc-port={self.grpc_port}",
             f"--metrics-address={self.host}",
             f"--metrics-port={self.metrics_port}",
+            # Percentiles; Triton has latency histograms for decoupled models only.
+            "--metrics-config=summary_latencies=true",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
             *self.extra_arguments,
         ]
