@@ -35,7 +35,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/shellcheck scripts/create-venv .ci/run .ci/with-engine
+	$(BIN)/shellcheck scripts/create-venv scripts/get-prometheus .ci/run .ci/with-engine
 	$(BIN)/hadolint docker/*Dockerfile tests/container/triton-stand-in.Dockerfile
 
 model: $(DEFAULT_MODEL)
@@ -49,7 +49,8 @@ $(VENV)/.serve: pyproject.toml requirements.lock scripts/create-venv
 	@$(INSTALL) --editable '.[server,export]'
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.serve
+$(VENV)/.test: $(VENV)/.serve scripts/get-prometheus
+	@scripts/get-prometheus $(BIN)
 	@$(INSTALL) --editable '.[dev,load]'
 	@$(INSTALL) --editable '.[perf-analyzer]' 2>/dev/null || \
 		echo "perf_analyzer needs glibc 2.38: load runs take it from a container"
