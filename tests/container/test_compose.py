@@ -37,12 +37,45 @@ def test_gpu_is_the_default_and_a_profile_starts_alone() -> None:
     assert set(config("--profile", "cpu")["services"]) == {"cpu-check", "cpu"}
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+def test_prometheus_and_grafana_find_each_other_and_the_server(profile: str) -> None:
+    services = config("--profile", profile, "--profile", "monitoring")["services"]
+    assert set(services) == {f"{profile}-check", profile, "prometheus", "grafana"}
+    monitoring = ROOT / "deploy" / "monitoring"
+    (scrape,) = yaml.safe_load((monitoring / "prometheus/prometheus.yml").read_text())[
+        "scrape_configs"
+    ]
+    (target,) = scrape["static_configs"][0]["targets"]
+    name, port = target.split(":")
+    assert name in services[profile]["networks"]["default"]["aliases"]
+    assert int(port) in [published["target"] for published in services[profile]["ports"]]
+    provisioning = monitoring / "grafana/provisioning"
+    (source,) = yaml.safe_load((provisioning / "datasources/prometheus.yml").read_text())[
+        "datasources"
+    ]
+    assert source["url"] == f"http://prometheus:{services['prometheus']['ports'][0]['target']}"
+    mounts = {v["target"]: Path(v["source"]) for v in services["grafana"]["volumes"]}
+    (provider,) = yaml.safe_load((provisioning / "dashboards/text-pipeline.yml").read_text())[
+        "providers"
+    ]
+    dashboards = mounts[provider["options"]["path"]]
+    assert [path.name for path in dashboards.glob("*.json")] == ["text-pipeline.json"]
+    assert mounts["/etc/grafana/provisioning"] == provisioning
+
+
+def test_traces_are_sent_where_that_is_asked() -> None:
+    settings = config("--profile", "cpu", TRACE_URL="http://there:4318/v1/traces", TRACE_RATE=7)
+    environment = settings["services"]["cpu"]["environment"]
+    assert environment["TEXT_PIPELINE_SERVE_TRACE_URL"] == "http://there:4318/v1/traces"
+    assert environment["TEXT_PIPELINE_SERVE_TRACE_RATE"] == "7"
+
+
 def test_the_gpu_server_gets_all_gpus() -> None:
     (device,) = config()["services"]["gpu"]["deploy"]["resources"]["reservations"]["devices"]
     assert device == {"driver": "nvidia", "count": -1, "capabilities": ["gpu"]}
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", [*PROFILES, "monitoring"])
 def test_the_example_states_the_defaults(profile: str) -> None:
     example = config("--env-file", str(EXAMPLE), "--profile", profile)
     assert example == config("--profile", profile)
