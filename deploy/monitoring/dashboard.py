@@ -87,7 +87,7 @@ ROWS: dict[str, list[AnyPanel]] = {
                 "answered": rate(SUCCESS, ENSEMBLES),
                 "failed, {{reason}}": rate("nv_inference_request_failure", ENSEMBLES, "reason"),
             },
-            "OTHER holds what the tokenizer refuses.",
+            "Triton counts a failure twice; OTHER holds what the tokenizer refuses.",
         ),
         graph(
             "Refused requests",
@@ -139,7 +139,8 @@ ROWS: dict[str, list[AnyPanel]] = {
             "Instances busy",
             "short",
             {"{{model}}": busy_instances()},
-            "On average. As many as the model's instance_group has: full.",
+            "Estimated from the times of requests, so too high where batches differ in size. As many "
+            "as the model's instance_group has: full.",
         ),
         graph(
             "Batch size",

@@ -47,10 +47,11 @@ class Prometheus:
 
 
 @contextmanager
-def running(folder: Path, targets: Sequence[str], history: str) -> Iterator[Prometheus]:
-    """One that reads `targets` every second; `history`, in OpenMetrics, it has read before."""
-    (folder / "history").write_text(history)
-    promtool("tsdb", "create-blocks-from", "openmetrics", folder / "history", folder / "data")
+def running(folder: Path, targets: Sequence[str], history: str = "") -> Iterator[Prometheus]:
+    """One that reads `targets` every second; `history` (OpenMetrics) it has read before."""
+    if history:
+        (folder / "history").write_text(history)
+        promtool("tsdb", "create-blocks-from", "openmetrics", folder / "history", folder / "data")
     config = yaml.safe_load((CONFIGURATION / "prometheus.yml").read_text())
     config["global"] = {
         "scrape_interval": f"{SCRAPE_INTERVAL_S}s",

@@ -3,14 +3,21 @@
 import json
 import re
 import time
+import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
+from tritonclient.utils import InferenceServerException
 
-from deploy.monitoring import dashboard
+from deploy.monitoring import dashboard, picture
+from tests.conftest import REPOSITORY, Server
+from tests.integration.protocols import infer
 from tests.monitoring.conftest import SECRET, TEXTS, Monitored
 from tests.monitoring.prometheus import CONFIGURATION, promtool
+from text_pipeline.embedded.server import EmbeddedServer
+from text_pipeline.repository import TOKENIZER
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -60,6 +67,14 @@ def test_every_query_of_the_dashboard_returns_data(monitored: Monitored) -> None
     for query in queries:
         now = query.replace("$__rate_interval", "30s")
         assert monitored.prometheus.values(now), query
+
+
+def test_every_graph_of_the_dashboard_can_be_drawn(monitored: Monitored) -> None:
+    panels = json.loads(dashboard.FILE.read_text())["panels"]
+    graphs = [panel["title"] for panel in panels if panel["type"] == "timeseries"]
+    figure = picture.draw(f"http://{monitored.prometheus.url}", minutes=0.5)
+    titles = [axes.get_title() for axes in figure.axes]
+    assert [title.split(" (")[0] for title in titles] == graphs
 
 
 def test_every_rule_runs_and_finds_the_series_that_it_reads(monitored: Monitored) -> None:
@@ -112,6 +127,30 @@ def test_refused_requests_are_counted_by_reason(monitored: Monitored) -> None:
         )["result"]
     }
     assert refused == {"utf8": 1, "too_long": 1, "parameter": 2}
+    # They are no errors of the server.
+    (ratio,) = monitored.prometheus.values("text_pipeline:error_ratio:5m")
+    assert ratio == pytest.approx(0, abs=1e-9)
+
+
+def test_a_dead_process_is_errors() -> None:
+    with EmbeddedServer(REPOSITORY) as server:
+        (stub,) = (
+            process
+            for process in psutil.Process(server.pid).children()
+            if any(TOKENIZER in argument for argument in process.cmdline())
+        )
+        stub.kill()
+        urls = Server(server.http_url, server.grpc_url)
+        with pytest.raises(InferenceServerException, match="not healthy"):
+            infer(urls, "grpc", ["A text."])
+        with urllib.request.urlopen(f"http://{server.metrics_url}/metrics") as page:
+            metrics = page.read().decode()
+    # What text_pipeline:failed_requests:rate5m in rules.yml makes of them is in alerts.yml.
+    failures = re.findall(r'failure\{model="(\w+)",reason="(\w+)".* ([1-9]\d*)$', metrics, re.M)
+    assert sorted(failures) == [
+        ("text_pipeline_ensemble", "OTHER", "2"),
+        ("text_tokenizer", "BACKEND", "1"),
+    ]
 
 
 def test_the_model_says_how_it_was_exported(monitored: Monitored) -> None:
