@@ -139,8 +139,8 @@ ROWS: dict[str, list[AnyPanel]] = {
             "Instances busy",
             "short",
             {"{{model}}": busy_instances()},
-            "Estimated from the times of requests, so too high where batches differ in size. As many "
-            "as the model's instance_group has: full.",
+            "Estimated from the times of requests, so too high where batches differ in size. As "
+            "many as the model's instance_group has: full.",
         ),
         graph(
             "Batch size",

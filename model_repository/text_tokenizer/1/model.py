@@ -28,8 +28,8 @@ Text = str | tuple[str, str]
 class InvalidRequestError(ValueError):
     """A request that cannot be answered; the message names the field and the row.
 
-    The message may quote the request. The reason, one of text_metrics.REJECTION_REASONS, never does: metrics
-    and log get only that.
+    The message may quote the request. The reason, one of text_metrics.REJECTION_REASONS, never
+    does: metrics and log get only that.
     """
 
     def __init__(self, message: str, reason: str = "parameter") -> None:
