@@ -1,8 +1,10 @@
 """The container in production: it is stopped, it breaks, it starts in poor places."""
 
+import re
 import shutil
 import socket
 import time
+import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -138,6 +140,18 @@ def only_line(ended: tuple[int, str]) -> str:
     assert code == 1
     (line,) = log.splitlines()
     return line
+
+
+def test_texts_and_labels_are_counted() -> None:
+    def counted(name: str) -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{container.metrics_port}/metrics") as page:
+            values = re.findall(rf"^{name}\{{.*\}} (\d+)$", page.read().decode(), re.MULTILINE)
+        return sum(map(int, values))
+
+    with start() as container:
+        assert outcome(container) == len(TEXTS)
+        for name in ("text_pipeline_text_tokens_count", "text_pipeline_answered_labels_total"):
+            until(lambda name=name: counted(name) == len(TEXTS), 5, name)
 
 
 def test_without_a_model_one_line_names_the_command(tmp_path: Path) -> None:

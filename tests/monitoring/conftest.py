@@ -78,15 +78,16 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
 def load(server: EmbeddedServer) -> None:
     """A few seconds of everything that is counted: what is fed, how it is answered and refused."""
     urls = Server(server.http_url, server.grpc_url)
-    # Prometheus needs two readings under load for a rate, and the counts come once a second.
-    until = time.monotonic() + 5
+    # A rate needs two readings between which something was counted, and texts are counted once a
+    # second, so they come in two parts.
+    texts = corpus.mixed(TEXTS)
     with PipelineClient(server.grpc_url, chunk_size=4) as client:
-        for _ in client.classify(corpus.mixed(TEXTS)):
-            pass
-        for parameters in ({"max_tokens": 8}, {}):
-            infer(urls, "grpc", [SECRET, "word " * 20], parameters=parameters)
-        while time.monotonic() < until:
-            assert ensemble_problem(server.http_url) is None
+        for part in (texts[: TEXTS // 2], texts[TEXTS // 2 :]):
+            assert len(list(client.classify(part))) == len(part)
+            time.sleep(2.5)
+    for parameters in ({"max_tokens": 8}, {}):
+        infer(urls, "grpc", [SECRET, "word " * 20], parameters=parameters)
+    assert ensemble_problem(server.http_url) is None
     infer(urls, "grpc", ["A text."], model=EMBEDDING_ENSEMBLE, outputs=["embedding"])
     for texts, parameters in (
         ([SECRET, SECRET.encode() + b"\xff"], {}),
