@@ -16,7 +16,7 @@ from tests import tiny_models
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # These need a Docker engine: tests/container/test_readme.py runs their commands.
-_SECTIONS = [README.index(f"\n## {title}\n") for title in ("Containers", "Load", "How it works")]
+_SECTIONS = [README.index(f"\n## {title}\n") for title in ("Containers", "Load", "Monitoring")]
 CONTAINERS, LOAD = (README[start:end] for start, end in itertools.pairwise(_SECTIONS))
 
 
