@@ -87,7 +87,7 @@ def _endpoint(
 
             def run(workload: Workload, concurrency: int, seconds: float) -> Measurement:
                 payloads = [payload(text, repositories.model) for text in workload.texts]
-                warm = Load(2 * concurrency, concurrency=concurrency)
+                warm = Load(concurrency, concurrency=concurrency)
                 per_s = perf_analyzer.run_endpoint(payloads, warm, url, "classify").requests
                 requests = workload.requests(per_s.throughput, seconds, concurrency)
                 load = Load(requests, concurrency=concurrency)
