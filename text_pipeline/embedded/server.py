@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import tempfile
@@ -22,6 +23,9 @@ EXIT_TIMEOUT_S = 8
 READY_TIMEOUT_S = 120.0
 SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
+# Triton 2.51 reads JSON with a recursion of 272 bytes a level: the usual 8 MB, which is also its
+# threads', end at 30,000 levels, and the server with them. Only what is used takes memory.
+_STACK_BYTES = 256 << 20
 WATCH_INTERVAL_S = 5.0
 MAX_PROBLEMS = 12
 """A server is given up after so many questions in a row without an answer: a minute of errors, or
@@ -123,7 +127,7 @@ class EmbeddedServer:
             stdin=subprocess.DEVNULL,
             # Its own group: Ctrl-C on the terminal reaches only the parent, which stops it.
             start_new_session=True,
-            preexec_fn=_end_with_parent(),  # a prctl call, no locks
+            preexec_fn=_prepare_child(),  # two system calls, no locks
         )
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -197,7 +201,14 @@ class EmbeddedServer:
         ]
 
 
-def _end_with_parent() -> Callable[[], None]:
-    """A call for the child: Linux sends it SIGTERM when the parent is gone, however it ended."""
+def _prepare_child() -> Callable[[], None]:
+    """A call for the child: it gets a large stack, and SIGTERM when the parent is gone."""
     libc = ctypes.CDLL(None)
-    return lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)
+    stack = _STACK_BYTES if most == resource.RLIM_INFINITY else min(_STACK_BYTES, most)
+
+    def prepare() -> None:
+        resource.setrlimit(resource.RLIMIT_STACK, (stack, most))
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    return prepare

@@ -1,5 +1,6 @@
 """One export from start to end: load, build the graph, check it, publish it."""
 
+import hashlib
 import json
 import logging
 import tempfile
@@ -78,11 +79,17 @@ def export_model(
             report = gate.check(loaded, checked, gate_texts, tolerance, min_agreement)
             if checked != path:
                 checked.unlink()
+            # The tokenizer step takes its limit from here.
+            loaded.tokenizer.model_max_length = loaded.max_tokens
+            loaded.tokenizer.save_pretrained(staged.tokenizer)
+            tokenizer_file = staged.tokenizer / "tokenizer.json"
             content = {
                 "model": model_id,
                 "architecture": type(loaded.model).__name__,
                 "labels": len(loaded.labels),
                 "max_tokens": loaded.max_tokens,
+                "takes_pairs": loaded.takes_pairs,
+                "tokenizer_sha256": hashlib.sha256(tokenizer_file.read_bytes()).hexdigest(),
                 "layout": layout,
                 "device": device,
                 "precision": precision,
@@ -94,9 +101,6 @@ def export_model(
             # Triton's label file has one label a line.
             lines = [" ".join(label.splitlines()) for label in loaded.labels]
             staged.labels.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            # The tokenizer step takes its limit from here.
-            loaded.tokenizer.model_max_length = loaded.max_tokens
-            loaded.tokenizer.save_pretrained(staged.tokenizer)
     progress(
         f"published version {version} in {repository.path}: {len(loaded.labels)} labels, "
         f"up to {loaded.max_tokens} tokens, {precision} for {device}"
