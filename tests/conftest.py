@@ -5,11 +5,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests import containers
 from text_pipeline.default_model import build
-from text_pipeline.embedded.server import EmbeddedServer
+from text_pipeline.embedded.server import SHARED_MEMORY, EmbeddedServer
 from text_pipeline.export import source
 
 REPOSITORY = Path(__file__).parents[1] / "model_repository"
@@ -22,6 +23,8 @@ class Server:
 
     http_url: str
     grpc_url: str
+    parts: Callable[[], set[str]] = set
+    """Process ids of tritonserver and its stubs, and names of their shared memory, if known."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,9 +76,18 @@ def serve_repository(
             else EmbeddedServer(repository)
         )
         with started:
-            yield Server(started.http_url, started.grpc_url)
+            parts = started.parts if target in containers.IMAGES else lambda: _parts(started)
+            yield Server(started.http_url, started.grpc_url, parts)
 
     return serve
+
+
+def _parts(server: EmbeddedServer) -> set[str]:
+    process = psutil.Process(server.pid)
+    processes = [process, *process.children(recursive=True)]
+    return {str(p.pid) for p in processes} | {
+        path.name for path in SHARED_MEMORY.glob(f"{server.shared_memory_prefix}*")
+    }
 
 
 @pytest.fixture(scope="session")

@@ -68,7 +68,7 @@ class EmbeddedServer:
         self._folder = tempfile.TemporaryDirectory(prefix="text-pipeline-")
         self.log = ServerLog(log_path or Path(self._folder.name) / "tritonserver.log")
         # A prefix of its own, so that what a killed server leaves in /dev/shm can be told apart.
-        self._shared_memory_prefix = f"text_pipeline_{uuid.uuid4().hex[:12]}_"
+        self.shared_memory_prefix = f"text_pipeline_{uuid.uuid4().hex[:12]}_"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -170,7 +170,7 @@ class EmbeddedServer:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
-        for region in SHARED_MEMORY.glob(f"{self._shared_memory_prefix}*"):
+        for region in SHARED_MEMORY.glob(f"{self.shared_memory_prefix}*"):
             region.unlink(missing_ok=True)
         self._folder.cleanup()
 
@@ -189,7 +189,7 @@ class EmbeddedServer:
             f"--model-config-name={self.model_config_name}",
             "--disable-auto-complete-config",
             f"--backend-directory={backends}",
-            f"--backend-config=python,shm-region-prefix-name={self._shared_memory_prefix}",
+            f"--backend-config=python,shm-region-prefix-name={self.shared_memory_prefix}",
             f"--http-address={self.host}",
             f"--http-port={self.http_port}",
             f"--grpc-address={self.host}",

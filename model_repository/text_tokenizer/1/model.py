@@ -56,7 +56,7 @@ class TritonPythonModel:
         self.takes_pairs = _read_report(directory).get("takes_pairs", True)
         try:
             tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-        except Exception as error:  # noqa: BLE001 - the library raises nothing narrower
+        except Exception as error:
             raise pb_utils.TritonModelException(
                 f"{directory} cannot be read ({error}): export the model again"
             ) from error
@@ -75,9 +75,7 @@ class TritonPythonModel:
         # Letters and digits without an end, or white space: more of the same adds nothing.
         # The lookbehinds keep it linear: a run is tried from its start only.
         many = f"{{{self.first_read}}}"
-        self.endless = re.compile(
-            rf"(?<![^\W_])([^\W_]{many})[^\W_]+|(?<!\s)(\s{many})\s+"
-        )
+        self.endless = re.compile(rf"(?<![^\W_])([^\W_]{many})[^\W_]+|(?<!\s)(\s{many})\s+")
 
     def execute(self, requests: list) -> list:
         """Answers every request: five tensors, or an INVALID_ARG error of its own."""
