@@ -1,6 +1,7 @@
 """The server under test, and the reference every answer is compared with."""
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import psutil
 import pytest
 
 from tests import containers
+from text_pipeline.control import KEY_VARIABLE
 from text_pipeline.default_model import build
 from text_pipeline.embedded.server import SHARED_MEMORY, EmbeddedServer
 from text_pipeline.export import source
@@ -64,17 +66,27 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.fixture(scope="session")
 def serve_repository(
     request: pytest.FixtureRequest,
-) -> Callable[[Path], AbstractContextManager[Server]]:
-    """A context manager: a server of the kind under test that serves another repository."""
+) -> Callable[..., AbstractContextManager[Server]]:
+    """A context manager: a server of the kind under test that serves another repository.
+
+    Its arguments are the repository, `serve --model-control`, and arguments of tritonserver.
+    """
     target = request.config.getoption("--server")
 
     @contextmanager
-    def serve(repository: Path) -> Iterator[Server]:
-        started = (
-            containers.ServerContainer(target, repository)
-            if target in containers.IMAGES
-            else EmbeddedServer(repository)
-        )
+    def serve(
+        repository: Path, model_control: str = "none", arguments: Sequence[str] = ()
+    ) -> Iterator[Server]:
+        started: containers.ServerContainer | EmbeddedServer
+        if target in containers.IMAGES:
+            command = ["serve", "--model-control", model_control, "--", *arguments]
+            key = {name: os.environ[name] for name in [KEY_VARIABLE] if name in os.environ}
+            started = containers.ServerContainer(target, repository, environment=key)
+            started.with_command(command)
+        else:
+            started = EmbeddedServer(
+                repository, model_control=model_control, extra_arguments=arguments
+            )
         with started:
             parts = started.parts if target in containers.IMAGES else lambda: _parts(started)
             yield Server(started.http_url, started.grpc_url, parts)
@@ -93,7 +105,7 @@ def _parts(server: EmbeddedServer) -> set[str]:
 @pytest.fixture(scope="session")
 def server(
     request: pytest.FixtureRequest,
-    serve_repository: Callable[[Path], AbstractContextManager[Server]],
+    serve_repository: Callable[..., AbstractContextManager[Server]],
 ) -> Iterator[Server]:
     target = request.config.getoption("--server")
     if ":" in target:

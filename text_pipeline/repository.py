@@ -1,9 +1,16 @@
-"""The model repository: its static files, its versions, and how a new version gets in."""
+"""The model repository: its static files, its versions, and how a version gets in and into use.
+
+Triton loads one model after the other, so "the latest version" of tokenizer and classifier is not
+the same one for a while. Therefore the ensembles name the version they use, and tokenizer and
+classifier name those to load: the one in use and the one before it, which goes on answering until
+Triton has changed the ensembles, and to which a rollback returns.
+"""
 
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +21,9 @@ TOKENIZER = "text_tokenizer"
 CLASSIFIER = "text_classifier_onnx"
 ENSEMBLE = "text_pipeline_ensemble"
 EMBEDDING_ENSEMBLE = "text_embedding_ensemble"
+STEPS = (TOKENIZER, CLASSIFIER)
+ENSEMBLES = (ENSEMBLE, EMBEDDING_ENSEMBLE)
+LABELS = "labels.txt"
 
 _PACKAGE = Path(__file__).parent
 # In a wheel the static files lie in the package; in a clone they are the repository itself.
@@ -22,6 +32,8 @@ STATIC_REPOSITORY = next(
     for path in (_PACKAGE / "model_repository", _PACKAGE.parent / "model_repository")
     if path.is_dir()
 )
+_STEP_VERSION = re.compile(r"(?<=\bmodel_version: )-?\d+")
+_LOADED_VERSIONS = re.compile(r"^version_policy\b.*\n?", re.MULTILINE)
 TOKENIZER_CODE = STATIC_REPOSITORY / TOKENIZER / "1" / "model.py"
 
 
@@ -30,11 +42,9 @@ class StagedVersion:
     """Folders to fill; both become visible to Triton only when everything is written."""
 
     classifier: Path
-    """Becomes `text_classifier_onnx/<version>`: `model.onnx` and its report."""
+    """Becomes `text_classifier_onnx/<version>`: `model.onnx`, `labels.txt` and the report."""
     tokenizer: Path
     """Becomes `text_tokenizer/<version>/tokenizer`."""
-    labels: Path
-    """Becomes `text_classifier_onnx/labels.txt`."""
 
 
 class Repository:
@@ -50,6 +60,47 @@ class Repository:
             for model in (self.path / CLASSIFIER).glob("*/model.onnx")
             if model.parent.name.isdecimal()
         )
+
+    def version_in_use(self) -> int | None:
+        """The version the ensembles name; None if they take the latest or disagree."""
+        texts = [path.read_text(encoding="utf-8") for path in self._configurations(ENSEMBLES)]
+        named = {int(found) for text in texts for found in _STEP_VERSION.findall(text)}
+        return named.pop() if len(named) == 1 and min(named) > 0 else None
+
+    def load(self, version: int, alone: bool = False) -> None:
+        """Has tokenizer and classifier load a published version, beside the one in use.
+
+        `alone` has no other version loaded: the one in use could not be, or is to leave memory.
+        """
+        if version not in self.versions():
+            raise TextPipelineError(
+                f"version {version} does not exist in {self.path}: "
+                f"choose one of {', '.join(map(str, self.versions()))}"
+            )
+        in_use = version if alone else self.version_in_use() or version
+        loaded = sorted({version, in_use}.intersection(self.versions()))
+        policy = f"version_policy {{ specific {{ versions: {loaded} }} }}\n"
+        labels = self.path / CLASSIFIER / str(version) / LABELS
+        if labels.is_file():
+            _write(self.path / CLASSIFIER / LABELS, labels.read_text(encoding="utf-8"))
+        for path in self._configurations(STEPS):
+            rest = _LOADED_VERSIONS.sub("", path.read_text(encoding="utf-8")).rstrip("\n")
+            _write(path, f"{rest}\n{policy}")
+
+    def use(self, version: int) -> None:
+        """Has the ensembles use a version that `load` named."""
+        for path in self._configurations(ENSEMBLES):
+            text = path.read_text(encoding="utf-8")
+            _write(path, _STEP_VERSION.sub(str(version), text))
+
+    def _configurations(self, models: Sequence[str]) -> list[Path]:
+        """The models' config.pbtxt and those for other devices."""
+        return [
+            path
+            for model in models
+            for pattern in ("config.pbtxt", "configs/*.pbtxt")
+            for path in sorted((self.path / model).glob(pattern))
+        ]
 
     def check(self, called: str | None = None) -> None:
         """Raises TextPipelineError if there is nothing to serve, or nothing this user may read.
@@ -67,6 +118,12 @@ class Repository:
             raise TextPipelineError(
                 f"{name} has no model: run `make model` for the default model, or "
                 f"`text-pipeline export --model DIRECTORY --repository {name}`"
+            )
+        used = self.version_in_use()
+        if used is not None and used not in self.versions():
+            raise TextPipelineError(
+                f"{name} has no version {used}, which its ensembles use: "
+                f"`text-pipeline use --version {self.versions()[-1]} --repository {name}`"
             )
 
     def new_version(self, requested: int | None) -> int:
@@ -96,9 +153,7 @@ class Repository:
         classifier, tokenizer = self.path / CLASSIFIER, self.path / TOKENIZER
         # Triton takes only numbers for versions, so it never looks into a staging folder.
         with tempfile.TemporaryDirectory(prefix=".export-", dir=classifier) as staging:
-            staged = StagedVersion(
-                *(Path(staging) / part for part in ("model", "tokenizer", "labels"))
-            )
+            staged = StagedVersion(Path(staging) / "model", Path(staging) / "tokenizer")
             staged.classifier.mkdir()
             staged.tokenizer.mkdir()
             yield staged
@@ -108,7 +163,6 @@ class Repository:
                 shutil.copyfile(TOKENIZER_CODE, code)
             # The classifier comes last: a version exists from the moment its model.onnx does.
             _replace(staged.tokenizer, code.parent / "tokenizer")
-            staged.labels.replace(classifier / "labels.txt")
             _replace(staged.classifier, classifier / str(version))
 
 
@@ -124,3 +178,12 @@ def _replace(source: Path, target: Path) -> None:
     if target.exists():
         shutil.rmtree(target)
     source.rename(target)
+
+
+def _write(path: Path, text: str) -> None:
+    """Replaces a file as a whole, and only if that changes it: Triton reloads what was touched."""
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

@@ -36,11 +36,6 @@ def json_body(data: object, shape: Sequence[int] = (1, 1), **changes: object) ->
     return json.dumps({"inputs": [tensor | changes]}).encode()
 
 
-def http_json(server: Server, texts: Sequence[str], shape: Sequence[int], **changes: object):
-    """One request with JSON data."""
-    return post(server, json_body(texts, shape, **changes))
-
-
 def http_binary(
     server: Server, raw: bytes, shape: Sequence[int] = (1, 1), size: int | None = None
 ) -> tuple[str, str]:

@@ -78,21 +78,17 @@ def test_a_wrong_size_of_binary_data_is_refused(server: Server, size: int) -> No
 
 
 @pytest.mark.parametrize(
-    "send",
-    [lambda server, data: raw.post(server, raw.json_body(["good", "?"], [2, 1]).replace(b"?", data)),
-     *(lambda server, data, s=s: s(server, raw.packed(b"good", data), [2, 1])
-       for s in raw.SENDERS.values())],
-    ids=PROTOCOLS,
-)  # fmt: skip
-@pytest.mark.parametrize(
     ("data", "named"),
-    [(b"caf\xe9 noir", "byte 3 (0xe9)"), (b"\xc0\x80", "byte 0 (0xc0)"), (b"a\xed\xa0\x80", "byte 1 (0xed)")],
+    [
+        (b"caf\xe9 noir", "byte 3 (0xe9)"),
+        (b"\xc0\x80", "byte 0 (0xc0)"),
+        (b"a\xed\xa0\x80", "byte 1 (0xed)"),
+    ],
     ids=["Latin-1", "overlong NUL", "surrogate"],
-)  # fmt: skip
-def test_what_is_not_utf8_is_named_whatever_the_protocol(
-    server: Server, send, data: bytes, named: str
-) -> None:
-    status, answer = send(server, data)
+)
+def test_what_is_not_utf8_is_named_in_json_too(server: Server, data: bytes, named: str) -> None:
+    """As in the binary protocols, which test_bad_requests.py sends it by."""
+    status, answer = raw.post(server, raw.json_body(["good", "?"], [2, 1]).replace(b"?", data))
     assert status in raw.REFUSED
     assert f"text[1]: not valid UTF-8 at {named}" in answer
 

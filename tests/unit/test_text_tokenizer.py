@@ -78,3 +78,12 @@ def test_a_missing_file_is_named(module, tmp_path: Path, missing: str) -> None:
     (repository / "1" / "tokenizer" / missing).unlink()
     with pytest.raises(ModelError, match=f"{repository}.* has no {missing}: run `text-pipeline"):
         initialized(module, repository)
+
+
+def test_the_tokenizer_of_another_classifier_is_named(module, tmp_path: Path) -> None:
+    repository = save(tmp_path, tiny_models.word_piece())
+    report = tmp_path / "text_classifier_onnx" / "1" / "export.json"
+    report.parent.mkdir(parents=True)
+    report.write_text('{"tokenizer_sha256": "of another file"}')
+    with pytest.raises(ModelError, match=r"tokenizer\.json is not the tokenizer that .*onnx/1 was"):
+        initialized(module, repository)

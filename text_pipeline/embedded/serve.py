@@ -36,6 +36,7 @@ def serve(
     model_config_name: str,
     log_path: Path | None = None,
     triton: Path | None = None,
+    model_control: str = "none",
     extra_arguments: Sequence[str] = (),
     progress: Callable[[str], None] = print,
 ) -> None:
@@ -60,6 +61,7 @@ def serve(
         model_config_name=model_config_name,
         log_path=log,
         triton=triton,
+        model_control=model_control,
         extra_arguments=extra_arguments,
     )
     try:

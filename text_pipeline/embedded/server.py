@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
+from text_pipeline import control
 from text_pipeline.embedded import layout, ports, probe
 from text_pipeline.embedded.log import ServerLog
 from text_pipeline.errors import TextPipelineError
@@ -38,7 +39,8 @@ class EmbeddedServer:
     Ports that are None are chosen among the free ones. `log_path` gets everything the server
     prints (log.STDOUT passes it on). `problem` asks the server at `host:port` something real and
     says why it got no answer. `triton` is an installed Triton, such as a container's
-    /opt/tritonserver; None takes the wheel's. The child ends with its parent, however that ends.
+    /opt/tritonserver; None takes the wheel's. The child ends with
+    its parent, however that ends. `model_control` is one of control.MODEL_CONTROL.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class EmbeddedServer:
         log_path: Path | None = None,
         problem: Callable[[str], str | None] = probe.ensemble_problem,
         triton: Path | None = None,
+        model_control: str = "none",
         extra_arguments: Sequence[str] = (),
     ) -> None:
         self.repository = repository
@@ -64,6 +67,7 @@ class EmbeddedServer:
         self.model_config_name = model_config_name
         self.problem = problem
         self.triton = triton
+        self.model_control = model_control
         self.extra_arguments = extra_arguments
         self._folder = tempfile.TemporaryDirectory(prefix="text-pipeline-")
         self.log = ServerLog(log_path or Path(self._folder.name) / "tritonserver.log")
@@ -197,6 +201,7 @@ class EmbeddedServer:
             f"--metrics-address={self.host}",
             f"--metrics-port={self.metrics_port}",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+            *control.arguments(self.model_control),
             *self.extra_arguments,
         ]
 

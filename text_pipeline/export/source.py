@@ -119,7 +119,7 @@ def _check_architecture(model_id: str, architectures: list[str]) -> None:
 def _check_vocabulary(
     model_id: str, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast"
 ) -> None:
-    rows = model.get_input_embeddings().num_embeddings
+    rows = len(model.get_input_embeddings().weight)  # type: ignore[arg-type]
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if largest >= rows:
         raise TextPipelineError(
