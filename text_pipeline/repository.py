@@ -24,6 +24,8 @@ EMBEDDING_ENSEMBLE = "text_embedding_ensemble"
 STEPS = (TOKENIZER, CLASSIFIER)
 ENSEMBLES = (ENSEMBLE, EMBEDDING_ENSEMBLE)
 LABELS = "labels.txt"
+TURN = "turn"
+"""The resource of Triton's rate limiter that tokenizer and classifier share."""
 
 _PACKAGE = Path(__file__).parent
 # In a wheel the static files lie in the package; in a clone they are the repository itself.
@@ -33,6 +35,8 @@ STATIC_REPOSITORY = next(
     if path.is_dir()
 )
 _STEP_VERSION = re.compile(r"(?<=\bmodel_version: )-?\d+")
+# The instances of a group whose rate_limiter names the resource.
+_TURNS = re.compile(rf'\bcount: (\d+)\s+kind: KIND_CPU\s+rate_limiter .*name: "{TURN}"')
 _LOADED_VERSIONS = re.compile(r"^version_policy\b.*\n?", re.MULTILINE)
 TOKENIZER_CODE = STATIC_REPOSITORY / TOKENIZER / "1" / "model.py"
 
@@ -92,6 +96,12 @@ class Repository:
         for path in self._configurations(ENSEMBLES):
             text = path.read_text(encoding="utf-8")
             _write(path, _STEP_VERSION.sub(str(version), text))
+
+    def turns(self, configuration: str) -> int:
+        """How many instances of the classifier take turns, as its configuration says; 0: none."""
+        path = self.path / CLASSIFIER / "configs" / f"{configuration}.pbtxt"
+        found = _TURNS.search(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return int(found[1]) if found else 0
 
     def _configurations(self, models: Sequence[str]) -> list[Path]:
         """The models' config.pbtxt and those for other devices."""

@@ -18,6 +18,7 @@ from text_pipeline import control
 from text_pipeline.embedded import layout, ports, probe
 from text_pipeline.embedded.log import ServerLog
 from text_pipeline.errors import TextPipelineError
+from text_pipeline.repository import TURN, Repository
 
 EXIT_TIMEOUT_S = 8
 """How long Triton waits for requests in flight when it is told to stop."""
@@ -187,6 +188,13 @@ class EmbeddedServer:
             raise RuntimeError("the server has not been started")
         return self._process
 
+    def _turns(self) -> list[str]:
+        """Arguments for the rate limiter, where the models' configurations share turns."""
+        turns = Repository(self.repository).turns(self.model_config_name)
+        if not turns:
+            return []
+        return ["--rate-limit=execution_count", f"--rate-limit-resource={TURN}:{turns}"]
+
     def _arguments(self, backends: Path) -> list[str]:
         return [
             f"--model-repository={self.repository.resolve()}",
@@ -202,6 +210,7 @@ class EmbeddedServer:
             f"--metrics-port={self.metrics_port}",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
             *control.arguments(self.model_control),
+            *self._turns(),
             *self.extra_arguments,
         ]
 
