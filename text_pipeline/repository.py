@@ -36,7 +36,9 @@ STATIC_REPOSITORY = next(
 )
 _STEP_VERSION = re.compile(r"(?<=\bmodel_version: )-?\d+")
 # The instances of a group whose rate_limiter names the resource.
-_TURNS = re.compile(rf'\bcount: (\d+)\s+kind: KIND_CPU\s+rate_limiter .*name: "{TURN}"')
+_TURNS = re.compile(
+    rf'\bcount: (\d+)\s+kind: KIND_CPU\s+rate_limiter {{\s*resources [\[{{\s]+name: "{TURN}"'
+)
 _LOADED_VERSIONS = re.compile(r"^version_policy\b.*\n?", re.MULTILINE)
 TOKENIZER_CODE = STATIC_REPOSITORY / TOKENIZER / "1" / "model.py"
 

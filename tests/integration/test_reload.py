@@ -105,7 +105,7 @@ def reloading(
 ) -> Iterator[tuple[Server, Callable[..., None]]]:
     """A server in a mode, and how a version comes into use there."""
     repository, _ = versions
-    control.use(repository, 1, alone=True)
+    control.use(repository, 1)  # version 2 stays loaded, as after every reload
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(control.KEY_VARIABLE, KEY)
         polling = request.param == "poll"
