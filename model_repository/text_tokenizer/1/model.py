@@ -122,10 +122,14 @@ class TritonPythonModel:
             if len(text) <= length:
                 return text
             self.backend.no_truncation()
-            words = self.backend.encode(text[:length], add_special_tokens=False).word_ids
+            read = text[:length]
+            words = self.backend.encode(read, add_special_tokens=False).word_ids
             if sum(word < words[-1] - 1 for word in words) > self.limit:
-                return text[:length]
+                return read
             text = self.endless.sub(r"\1\2", text)
+        # Tokenizers that do not split texts into words: all of it is one.
+        if len(words) > self.limit:
+            return read
         raise InvalidRequestError(
             f"{where}: fewer than {self.limit} tokens in its first {self.most_read} characters: "
             "shorten it or send text with words"
