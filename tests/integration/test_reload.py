@@ -25,7 +25,7 @@ from text_pipeline.repository import CLASSIFIER, TOKENIZER, Repository
 
 TEXT = "The striker scored twice in the final."
 CLIENTS = 32
-RELOADS = int(os.environ.get("RELOADS", "4"))
+RELOADS = int(os.environ.get("RELOADS", "2"))
 """By hand: 20."""
 KEY = "a key of the tests"
 RELOAD_LIMIT_S = 60.0
@@ -66,12 +66,12 @@ def answer(server: Server) -> Answer:
 class Load:
     """Callers that ask without a break; what they were answered, and what failed."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, clients: int) -> None:
         self.answers: Counter[Answer] = Counter()
         self.failures: list[str] = []
         self._server = server
         self._done = threading.Event()
-        self._threads = [threading.Thread(target=self._ask) for _ in range(CLIENTS)]
+        self._threads = [threading.Thread(target=self._ask) for _ in range(clients)]
 
     def _ask(self) -> None:
         while not self._done.is_set():
@@ -122,7 +122,7 @@ def test_reloads_under_load_fail_no_request_and_mix_no_versions(reloading, versi
     server, use = reloading
     _, expected = versions
     parts = len(server.parts())
-    with Load(server) as load:
+    with Load(server, CLIENTS) as load:
         for number in range(RELOADS):
             version = 2 - number % 2
             use(version)
@@ -141,9 +141,9 @@ def test_a_broken_version_leaves_the_one_in_use(reloading, versions) -> None:
         shutil.copytree(repository.path / model / "2", repository.path / model / "3")
     (repository.path / CLASSIFIER / "3" / "model.onnx").write_bytes(b"not a graph")
     try:
-        with Load(server) as load:
+        with Load(server, 4) as load:
             with pytest.raises(TextPipelineError, match=r"load.* text_classifier_onnx"):
-                use(3, timeout_s=10)
+                use(3, timeout_s=6)
             assert repository.version_in_use() == 1
         assert load.failures == []
         assert set(load.answers) == {expected[0]}
