@@ -19,9 +19,11 @@ CALLERS = 64
 SECONDS = 4.0
 TIMES_CAPACITY = 3
 TEXTS = [text.encode() for text in corpus.mixed(100, seed=9)]
-# Not what is promised (3, 0.1 s): the callers are on the same cores as the server.
-P99_LIMIT = 4.0
-REFUSED_WITHIN_S = 0.5
+P99_LIMIT = 3.0
+"""Over that of the saturated server."""
+REFUSED_WITHIN_S = 0.1
+THROUGHPUT_LIMIT = 0.8
+"""Of the saturated server's: 1.0 was measured, but the callers are on the same cores."""
 
 Outcome = tuple[str, float]
 
@@ -77,19 +79,23 @@ def answered(outcomes: Sequence[Outcome]) -> list[float]:
 
 
 def test_three_times_the_capacity(server: Server) -> None:
-    async def run() -> tuple[list[Outcome], list[Outcome], Outcome]:
+    async def run() -> tuple[list[Outcome], list[Outcome], float, Outcome]:
         async with grpc.aio.insecure_channel(server.grpc_url) as channel:
             callers = Callers(channel)
             saturated = await callers.saturate()
             rate = TIMES_CAPACITY * len(answered(saturated)) / SECONDS
+            started = time.monotonic()
             overloaded = await asyncio.wait_for(callers.send_at(rate), 60)
+            took = time.monotonic() - started
             await asyncio.sleep(1)
-            return saturated, overloaded, await callers.ask(0)
+            return saturated, overloaded, took, await callers.ask(0)
 
-    saturated, overloaded, afterwards = asyncio.run(run())
+    saturated, overloaded, took, afterwards = asyncio.run(run())
     assert {status for status, _ in overloaded} == {"OK", "UNAVAILABLE"}
     usual = np.percentile(answered(saturated), 99)
     assert np.percentile(answered(overloaded), 99) < P99_LIMIT * usual
+    throughput = len(answered(saturated)) / SECONDS
+    assert len(answered(overloaded)) / took > THROUGHPUT_LIMIT * throughput
     refused = [seconds for status, seconds in overloaded if status == "UNAVAILABLE"]
     assert np.percentile(refused, 99) < REFUSED_WITHIN_S
     assert afterwards[0] == "OK"
