@@ -145,6 +145,9 @@ async def soak(repository: Repository, seconds: float, reload_s: float, seed: in
         while (now := time.monotonic()) < end:
             record.rows.append((now - start, *sample(server)))
             if now > next_reload:
+                # Touched, so that tokenizer and classifier load again, as for a new version.
+                for model in STEPS:
+                    (repository.path / model / "config.pbtxt").touch()
                 version = 3 - (repository.version_in_use() or 1)
                 await asyncio.to_thread(control.use, repository, version, http_url=server.http_url)
                 record.outcomes["reloads"] += 1

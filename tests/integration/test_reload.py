@@ -21,7 +21,7 @@ from text_pipeline.errors import TextPipelineError
 from text_pipeline.export.exporter import export_model
 from text_pipeline.export.gate import pytorch_outputs
 from text_pipeline.export.source import load
-from text_pipeline.repository import CLASSIFIER, TOKENIZER, Repository
+from text_pipeline.repository import CLASSIFIER, STEPS, TOKENIZER, Repository
 
 TEXT = "The striker scored twice in the final."
 CLIENTS = 32
@@ -113,6 +113,9 @@ def reloading(
         with serve_repository(repository.path, request.param, arguments) as server:
 
             def use(version: int, timeout_s: float = RELOAD_LIMIT_S) -> None:
+                # Touched, so that tokenizer and classifier load again, as for a new version.
+                for model in STEPS:
+                    (repository.path / model / "config.pbtxt").touch()
                 control.use(repository, version, http_url=server.http_url, timeout_s=timeout_s)
 
             yield server, use
