@@ -54,6 +54,7 @@ def test_new_repository_is_complete(tmp_path: Path, repository: Repository) -> N
         "text_tokenizer/1/tokenizer/tokenizer.json",
         "text_tokenizer/1/tokenizer/tokenizer_config.json",
         "text_tokenizer/config.pbtxt",
+        "text_tokenizer/configs/cpu.pbtxt",
     }
     assert repository.versions() == [1]
 
