@@ -25,14 +25,22 @@ _SHARES = {
 
 
 def write_sweep(
-    folder: Path, measured: Sequence[Measured], machine: Mapping[str, str], commands: Sequence[str]
+    folder: Path,
+    measured: Sequence[Measured],
+    skipped: Sequence[str],
+    machine: Mapping[str, str],
+    commands: Sequence[str],
 ) -> str:
     """Writes levels.csv, report.md, commands.txt and plots; returns the Markdown."""
     levels = [m.level for m in measured]
     _write_csv(folder / "levels.csv", [asdict(level) for level in levels])
     (folder / "commands.txt").write_text("\n".join(commands) + "\n", encoding="utf-8")
     plots = _sweep_plots(folder, measured)
-    text = _document("Load run", machine, [_level_table(levels), *plots])
+    text = _document(
+        "Load run",
+        machine,
+        [_level_table(levels), *(f"Not measured: {line}" for line in skipped), *plots],
+    )
     (folder / "report.md").write_text(text, encoding="utf-8")
     return text
 

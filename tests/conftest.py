@@ -1,15 +1,18 @@
 """The server under test, and the reference every answer is compared with."""
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests import containers
+from text_pipeline.control import KEY_VARIABLE
 from text_pipeline.default_model import build
-from text_pipeline.embedded.server import EmbeddedServer
+from text_pipeline.embedded.server import SHARED_MEMORY, EmbeddedServer
 from text_pipeline.export import source
 
 REPOSITORY = Path(__file__).parents[1] / "model_repository"
@@ -22,6 +25,8 @@ class Server:
 
     http_url: str
     grpc_url: str
+    parts: Callable[[], set[str]] = set
+    """Process ids of tritonserver and its stubs, and names of their shared memory, if known."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,27 +66,46 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.fixture(scope="session")
 def serve_repository(
     request: pytest.FixtureRequest,
-) -> Callable[[Path], AbstractContextManager[Server]]:
-    """A context manager: a server of the kind under test that serves another repository."""
+) -> Callable[..., AbstractContextManager[Server]]:
+    """A context manager: a server of the kind under test that serves another repository.
+
+    Its arguments are the repository, `serve --model-control`, and arguments of tritonserver.
+    """
     target = request.config.getoption("--server")
 
     @contextmanager
-    def serve(repository: Path) -> Iterator[Server]:
-        started = (
-            containers.ServerContainer(target, repository)
-            if target in containers.IMAGES
-            else EmbeddedServer(repository)
-        )
+    def serve(
+        repository: Path, model_control: str = "none", arguments: Sequence[str] = ()
+    ) -> Iterator[Server]:
+        started: containers.ServerContainer | EmbeddedServer
+        if target in containers.IMAGES:
+            command = ["serve", "--model-control", model_control, "--", *arguments]
+            key = {name: os.environ[name] for name in [KEY_VARIABLE] if name in os.environ}
+            started = containers.ServerContainer(target, repository, environment=key)
+            started.with_command(command)
+        else:
+            started = EmbeddedServer(
+                repository, model_control=model_control, extra_arguments=arguments
+            )
         with started:
-            yield Server(started.http_url, started.grpc_url)
+            parts = started.parts if target in containers.IMAGES else lambda: _parts(started)
+            yield Server(started.http_url, started.grpc_url, parts)
 
     return serve
+
+
+def _parts(server: EmbeddedServer) -> set[str]:
+    process = psutil.Process(server.pid)
+    processes = [process, *process.children(recursive=True)]
+    return {str(p.pid) for p in processes} | {
+        path.name for path in SHARED_MEMORY.glob(f"{server.shared_memory_prefix}*")
+    }
 
 
 @pytest.fixture(scope="session")
 def server(
     request: pytest.FixtureRequest,
-    serve_repository: Callable[[Path], AbstractContextManager[Server]],
+    serve_repository: Callable[..., AbstractContextManager[Server]],
 ) -> Iterator[Server]:
     target = request.config.getoption("--server")
     if ":" in target:

@@ -106,6 +106,13 @@ class ServerContainer(DockerContainer):
         self.reload()
         return self.get_wrapped_container().attrs["State"]
 
+    def parts(self) -> set[str]:
+        """Process ids of tritonserver and its stubs, and names of their shared memory."""
+        top = self.get_wrapped_container().top()
+        pid = top["Titles"].index("PID")
+        processes = {row[pid] for row in top["Processes"] if "triton" in row[-1].split()[0]}
+        return processes | set(self.exec(["ls", "/dev/shm"]).output.decode().split())
+
     def log(self, lines: int = 60) -> str:
         return self.get_wrapped_container().logs(tail=lines).decode(errors="replace")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from text_pipeline.control import MODEL_CONTROL
 from text_pipeline.embedded.ports import DEFAULT_PORTS
 from text_pipeline.errors import TextPipelineError
 
@@ -64,6 +65,13 @@ def main() -> None:
     "--log",
     type=click.Path(path_type=Path, allow_dash=True),
     help="File for the server's log; - passes it on.",
+)
+@click.option(
+    "--model-control",
+    type=click.Choice(MODEL_CONTROL),
+    default=MODEL_CONTROL[0],
+    help="How the server learns of new versions: by a restart, by looking every 15 s, or by "
+    "`text-pipeline use --url`.",
 )
 @click.option(
     "--triton",
@@ -130,6 +138,13 @@ def health(url: str, timeout: float) -> None:
         raise TextPipelineError(problem)
 
 
+_server_option = click.option(
+    "--url",
+    help="HTTP endpoint of a server in poll or explicit mode that serves the repository: it loads "
+    "the version before that is used.",
+)
+
+
 @commands.command()
 @click.option(
     "--model",
@@ -180,14 +195,40 @@ def health(url: str, timeout: float) -> None:
     show_default=True,
     help="Least share of texts that get the label they get in PyTorch.",
 )
-def export(model: str, repository: Path, texts: str | None, **options: Any) -> None:
+@_server_option
+def export(
+    model: str, repository: Path, texts: str | None, url: str | None, **options: Any
+) -> None:
     """Publish a Hugging Face classifier as a version, if it answers as PyTorch does."""
     from text_pipeline.export.exporter import export_model
     from text_pipeline.records import RecordFile
     from text_pipeline.repository import Repository
 
     options["texts"] = texts and [record["text"] for record in RecordFile(texts)]
-    export_model(model, Repository(repository), **options, progress=click.echo)
+    export_model(model, Repository(repository), **options, http_url=url, progress=click.echo)
+
+
+@commands.command()
+@click.option("--version", type=click.IntRange(1), required=True, help="A published version.")
+@click.option(
+    "--repository",
+    type=click.Path(path_type=Path),
+    default="model_repository",
+    help="Model repository that has it.",
+)
+@click.option(
+    "--alone",
+    is_flag=True,
+    help="Load no other version: the one in use before is broken, or its memory is wanted.",
+)
+@_server_option
+def use(version: int, repository: Path, alone: bool, url: str | None) -> None:
+    """Put a published version into use, for example an earlier one again."""
+    from text_pipeline import control
+    from text_pipeline.repository import Repository
+
+    control.use(Repository(repository), version, alone=alone, http_url=url)
+    click.echo(f"{repository} uses version {version}")
 
 
 @commands.command()

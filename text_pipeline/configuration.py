@@ -8,7 +8,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository import CLASSIFIER, TOKENIZER
+from text_pipeline.repository import CLASSIFIER, ENSEMBLES, TOKENIZER, version_policy
 
 THREADS = "intra_op_thread_count"
 
@@ -59,10 +59,10 @@ def read(repository: Path, model: str, name: str) -> model_config_pb2.ModelConfi
 
 def write(
     repository: Path, name: str, settings: Settings, *, base: str = "cpu", comment: str = ""
-) -> list[Path]:
+) -> None:
     """Writes classifier and tokenizer as configuration `base` has them, changed by `settings`.
 
-    Returns the files. `comment` becomes their first lines.
+    The ensembles too if a version is set, for they name it. `comment` becomes the first lines.
     """
     classifier = read(repository, CLASSIFIER, base)
     tokenizer = read(repository, TOKENIZER, base)
@@ -82,20 +82,28 @@ def write(
     if settings.tokenizer_instances is not None:
         for group in tokenizer.instance_group:
             group.count = settings.tokenizer_instances
-    for config in (classifier, tokenizer):
-        if settings.version is not None:
+    configs = [classifier, tokenizer]
+    if settings.version is not None:
+        for config in configs:
             config.version_policy.specific.versions[:] = [settings.version]
-    return [
+        for ensemble in (read(repository, model, base) for model in ENSEMBLES):
+            for step in ensemble.ensemble_scheduling.step:
+                step.model_version = settings.version
+            configs.append(ensemble)
+    for config in configs:
         _write(repository / config.name / "configs" / f"{name}.pbtxt", config, comment)
-        for config in (classifier, tokenizer)
-    ]
 
 
-def _write(path: Path, config: model_config_pb2.ModelConfig, comment: str) -> Path:
+def _write(path: Path, config: model_config_pb2.ModelConfig, comment: str) -> None:
     """Moved into place when it is complete."""
+    lines = "".join(f"# {line}\n" for line in comment.splitlines())
+    # As a line of its own, in which Repository changes it.
+    versions = list(config.version_policy.specific.versions)
+    config.ClearField("version_policy")
+    text = lines + text_format.MessageToString(config)
+    if versions:
+        text += version_policy(versions)
     path.parent.mkdir(exist_ok=True)
     staged = path.with_suffix(f".{os.getpid()}")
-    lines = "".join(f"# {line}\n" for line in comment.splitlines())
-    staged.write_text(lines + text_format.MessageToString(config), encoding="utf-8")
+    staged.write_text(text, encoding="utf-8")
     staged.replace(path)
-    return path

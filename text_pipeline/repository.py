@@ -1,9 +1,16 @@
-"""The model repository: its static files, its versions, and how a new version gets in."""
+"""The model repository: its static files, its versions, and how a version gets in and into use.
+
+Triton loads one model after the other, so "the latest version" of tokenizer and classifier is not
+the same one for a while. Therefore the ensembles name the version they use, and tokenizer and
+classifier name those to load: the one in use and the one before it, which goes on answering until
+Triton has changed the ensembles, and to which a rollback returns.
+"""
 
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +21,11 @@ TOKENIZER = "text_tokenizer"
 CLASSIFIER = "text_classifier_onnx"
 ENSEMBLE = "text_pipeline_ensemble"
 EMBEDDING_ENSEMBLE = "text_embedding_ensemble"
+STEPS = (TOKENIZER, CLASSIFIER)
+ENSEMBLES = (ENSEMBLE, EMBEDDING_ENSEMBLE)
+LABELS = "labels.txt"
+TURN = "turn"
+"""The resource of Triton's rate limiter that tokenizer and classifier share."""
 
 _PACKAGE = Path(__file__).parent
 # In a wheel the static files lie in the package; in a clone they are the repository itself.
@@ -22,6 +34,12 @@ STATIC_REPOSITORY = next(
     for path in (_PACKAGE / "model_repository", _PACKAGE.parent / "model_repository")
     if path.is_dir()
 )
+_STEP_VERSION = re.compile(r"(?<=\bmodel_version: )-?\d+")
+# The instances of a group whose rate_limiter names the resource.
+_TURNS = re.compile(
+    rf'\bcount: (\d+)\s+kind: KIND_CPU\s+rate_limiter {{\s*resources [\[{{\s]+name: "{TURN}"'
+)
+_LOADED_VERSIONS = re.compile(r"^version_policy\b.*\n?", re.MULTILINE)
 TOKENIZER_CODE = tuple((STATIC_REPOSITORY / TOKENIZER / "1").glob("*.py"))
 
 
@@ -30,11 +48,9 @@ class StagedVersion:
     """Folders to fill; both become visible to Triton only when everything is written."""
 
     classifier: Path
-    """Becomes `text_classifier_onnx/<version>`: `model.onnx` and its report."""
+    """Becomes `text_classifier_onnx/<version>`: `model.onnx`, `labels.txt` and the report."""
     tokenizer: Path
     """Becomes `text_tokenizer/<version>/tokenizer`."""
-    labels: Path
-    """Becomes `text_classifier_onnx/labels.txt`."""
 
 
 class Repository:
@@ -50,6 +66,52 @@ class Repository:
             for model in (self.path / CLASSIFIER).glob("*/model.onnx")
             if model.parent.name.isdecimal()
         )
+
+    def version_in_use(self) -> int | None:
+        """The version the ensembles name; None if they take the latest or disagree."""
+        texts = [path.read_text(encoding="utf-8") for path in self._configurations(ENSEMBLES)]
+        named = {int(found) for text in texts for found in _STEP_VERSION.findall(text)}
+        return named.pop() if len(named) == 1 and min(named) > 0 else None
+
+    def load(self, version: int, alone: bool = False) -> None:
+        """Has tokenizer and classifier load a published version, beside the one in use.
+
+        `alone` has no other version loaded: the one in use could not be, or is to leave memory.
+        """
+        if version not in self.versions():
+            raise TextPipelineError(
+                f"version {version} does not exist in {self.path}: "
+                f"choose one of {', '.join(map(str, self.versions()))}"
+            )
+        in_use = version if alone else self.version_in_use() or version
+        loaded = sorted({version, in_use}.intersection(self.versions()))
+        labels = self.path / CLASSIFIER / str(version) / LABELS
+        if labels.is_file():
+            _write(self.path / CLASSIFIER / LABELS, labels.read_text(encoding="utf-8"))
+        for path in self._configurations(STEPS):
+            rest = _LOADED_VERSIONS.sub("", path.read_text(encoding="utf-8")).rstrip("\n")
+            _write(path, f"{rest}\n{version_policy(loaded)}")
+
+    def use(self, version: int) -> None:
+        """Has the ensembles use a version that `load` named."""
+        for path in self._configurations(ENSEMBLES):
+            text = path.read_text(encoding="utf-8")
+            _write(path, _STEP_VERSION.sub(str(version), text))
+
+    def turns(self, configuration: str) -> int:
+        """How many instances of the classifier take turns, as its configuration says; 0: none."""
+        path = self.path / CLASSIFIER / "configs" / f"{configuration}.pbtxt"
+        found = _TURNS.search(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return int(found[1]) if found else 0
+
+    def _configurations(self, models: Sequence[str]) -> list[Path]:
+        """The models' config.pbtxt and those for other devices."""
+        return [
+            path
+            for model in models
+            for pattern in ("config.pbtxt", "configs/*.pbtxt")
+            for path in sorted((self.path / model).glob(pattern))
+        ]
 
     def check(self, called: str | None = None) -> None:
         """Raises TextPipelineError if there is nothing to serve, or nothing this user may read.
@@ -67,6 +129,12 @@ class Repository:
             raise TextPipelineError(
                 f"{name} has no model: run `make model` for the default model, or "
                 f"`text-pipeline export --model DIRECTORY --repository {name}`"
+            )
+        used = self.version_in_use()
+        if used is not None and used not in self.versions():
+            raise TextPipelineError(
+                f"{name} has no version {used}, which its ensembles use: "
+                f"`text-pipeline use --version {self.versions()[-1]} --repository {name}`"
             )
 
     def new_version(self, requested: int | None) -> int:
@@ -96,9 +164,7 @@ class Repository:
         classifier, tokenizer = self.path / CLASSIFIER, self.path / TOKENIZER
         # Triton takes only numbers for versions, so it never looks into a staging folder.
         with tempfile.TemporaryDirectory(prefix=".export-", dir=classifier) as staging:
-            staged = StagedVersion(
-                *(Path(staging) / part for part in ("model", "tokenizer", "labels"))
-            )
+            staged = StagedVersion(Path(staging) / "model", Path(staging) / "tokenizer")
             staged.classifier.mkdir()
             staged.tokenizer.mkdir()
             yield staged
@@ -109,8 +175,12 @@ class Repository:
                     shutil.copyfile(source, code / source.name)
             # The classifier comes last: a version exists from the moment its model.onnx does.
             _replace(staged.tokenizer, code / "tokenizer")
-            staged.labels.replace(classifier / "labels.txt")
             _replace(staged.classifier, classifier / str(version))
+
+
+def version_policy(versions: Sequence[int]) -> str:
+    """The line of a configuration that says which versions Triton loads."""
+    return f"version_policy {{ specific {{ versions: {list(versions)} }} }}\n"
 
 
 def _static_files() -> Iterator[Path]:
@@ -125,3 +195,12 @@ def _replace(source: Path, target: Path) -> None:
     if target.exists():
         shutil.rmtree(target)
     source.rename(target)
+
+
+def _write(path: Path, text: str) -> None:
+    """Replaces a file as a whole, and only if that changes it: Triton reloads what was touched."""
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

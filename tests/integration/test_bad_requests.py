@@ -72,6 +72,8 @@ def test_65_texts_exceed_the_batch(server: Server, protocol: str) -> None:
         ({"max_tokens": "abc"}, 'max_tokens: expected an integer from 3 to 512, got "abc"'),
         ({"max_tokens": True}, "max_tokens: expected an integer from 3 to 512, got true"),
         ({"overflow": "errror"}, 'overflow: expected "truncate" or "error", got "errror"'),
+        ({"overfow": "error"}, "overfow: unknown parameter, expected overflow"),
+        ({"max-token": 8}, "max-token: unknown parameter, expected max_tokens"),
         ({"overflow": "error", "max_tokens": 4}, "text[1]: 9 tokens, the limit is 4"),
     ],
 )

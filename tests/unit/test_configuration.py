@@ -7,7 +7,7 @@ import pytest
 from text_pipeline import configuration
 from text_pipeline.configuration import Settings
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository import CLASSIFIER, TOKENIZER, Repository
+from text_pipeline.repository import CLASSIFIER, ENSEMBLES, TOKENIZER, Repository
 
 
 @pytest.fixture
@@ -40,6 +40,9 @@ def test_every_setting_arrives(repository: Path) -> None:
     for config in (classifier, tokenizer):
         assert list(config.version_policy.specific.versions) == [5]
         assert config.max_batch_size == 64, "a request may bring as many texts as before"
+    for model in ENSEMBLES:
+        steps = configuration.read(repository, model, "tuned").ensemble_scheduling.step
+        assert [step.model_version for step in steps] == [5, 5]
     text = (repository / CLASSIFIER / "configs" / "tuned.pbtxt").read_text()
     assert text.startswith("# first\n# second\n")
 
@@ -48,6 +51,23 @@ def test_batching_can_be_switched_off(repository: Path) -> None:
     configuration.write(repository, "single", Settings(batching=False))
     config = configuration.read(repository, CLASSIFIER, "single")
     assert not config.HasField("dynamic_batching")
+
+
+def test_another_version_can_be_put_into_use_in_what_was_written(repository: Path) -> None:
+    for version in (1, 2):
+        model = repository / CLASSIFIER / str(version) / "model.onnx"
+        model.parent.mkdir(exist_ok=True)
+        model.touch()
+    configuration.write(repository, "tuned", Settings(instances=3, version=1))
+    Repository(repository).load(2, alone=True)
+    Repository(repository).use(2)
+    for model in (CLASSIFIER, TOKENIZER):
+        config = configuration.read(repository, model, "tuned")
+        assert list(config.version_policy.specific.versions) == [2]
+    for model in ENSEMBLES:
+        steps = configuration.read(repository, model, "tuned").ensemble_scheduling.step
+        assert [step.model_version for step in steps] == [2, 2]
+    assert Repository(repository).turns("tuned") == 3
 
 
 def test_the_gpu_configuration_can_be_the_base(repository: Path) -> None:

@@ -7,11 +7,13 @@ request of that instance fails.
 import contextlib
 import http.client
 import json
+import time
 
 from text_pipeline.repository import ENSEMBLE
 
 TIMEOUT_S = 10.0
 _STATISTICS_TIMEOUT_S = 2.0
+_PAUSE_S = 0.2
 # Triton 2.51 never starts a stub again, so this does not pass by waiting.
 _DEAD_STUB = "Stub process"
 
@@ -19,19 +21,22 @@ _DEAD_STUB = "Stub process"
 def ensemble_problem(http_url: str, timeout_s: float = TIMEOUT_S) -> str | None:
     """None if `text_pipeline_ensemble` at `host:port` classifies, or why not in one line.
 
-    A server that answers others while this question waits in the queue is busy, not broken.
+    A server that answers others while this question waits in the queue, or is refused because the
+    queue is full, is busy, not broken.
     """
     before = classified(http_url)
     try:
         status, answer = _ask(http_url, timeout_s)
     except TimeoutError:
-        if before is not None and (classified(http_url) or 0) > before:
-            return None
-        return f"no answer within {timeout_s:g} s"
+        return None if _answers_others(http_url, before) else f"no answer within {timeout_s:g} s"
     # HTTPException: the server closed the connection, it is on its way up or down.
     except (OSError, http.client.HTTPException) as error:
         return f"no server at {http_url}: {error or type(error).__name__}"
     if status == http.HTTPStatus.OK:
+        return None
+    if status == http.HTTPStatus.SERVICE_UNAVAILABLE and _answers_others(
+        http_url, before, timeout_s
+    ):
         return None
     return f"HTTP {status} from {http_url}: {' '.join(answer.split())}"
 
@@ -49,6 +54,18 @@ def classified(http_url: str) -> int | None:
         statistics = json.loads(answer)["model_stats"]
         return sum(int(version["inference_stats"]["success"]["count"]) for version in statistics)
     return None
+
+
+def _answers_others(http_url: str, before: int | None, within_s: float = 0) -> bool:
+    """Whether more than `before` requests have been answered, now or within some seconds."""
+    deadline = time.monotonic() + within_s
+    while before is not None:
+        if (classified(http_url) or 0) > before:
+            return True
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_PAUSE_S)
+    return False
 
 
 def _ask(http_url: str, timeout_s: float) -> tuple[int, str]:

@@ -38,6 +38,7 @@ def serve(
     triton: Path | None = None,
     trace_url: str | None = None,
     trace_rate: int = 1,
+    model_control: str = "none",
     extra_arguments: Sequence[str] = (),
     progress: Callable[[str], None] = print,
 ) -> None:
@@ -63,6 +64,7 @@ def serve(
         model_config_name=model_config_name,
         log_path=log,
         triton=triton,
+        model_control=model_control,
         extra_arguments=[*tracing.arguments(trace_url, trace_rate), *extra_arguments],
     )
     try:

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import tempfile
@@ -13,15 +14,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
+from text_pipeline import control
 from text_pipeline.embedded import layout, ports, probe
 from text_pipeline.embedded.log import ServerLog
 from text_pipeline.errors import TextPipelineError
+from text_pipeline.repository import TURN, Repository
 
 EXIT_TIMEOUT_S = 8
 """How long Triton waits for requests in flight when it is told to stop."""
 READY_TIMEOUT_S = 120.0
 SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
+# Triton 2.51 reads JSON with a recursion of 272 bytes a level: the usual 8 MB, which is also its
+# threads', end at 30,000 levels, and the server with them. Only what is used takes memory.
+_STACK_BYTES = 256 << 20
 WATCH_INTERVAL_S = 5.0
 MAX_PROBLEMS = 12
 """A server is given up after so many questions in a row without an answer: a minute of errors, or
@@ -34,7 +40,8 @@ class EmbeddedServer:
     Ports that are None are chosen among the free ones. `log_path` gets everything the server
     prints (log.STDOUT passes it on). `problem` asks the server at `host:port` something real and
     says why it got no answer. `triton` is an installed Triton, such as a container's
-    /opt/tritonserver; None takes the wheel's. The child ends with its parent, however that ends.
+    /opt/tritonserver; None takes the wheel's. The child ends with
+    its parent, however that ends. `model_control` is one of control.MODEL_CONTROL.
     """
 
     def __init__(
@@ -49,6 +56,7 @@ class EmbeddedServer:
         log_path: Path | None = None,
         problem: Callable[[str], str | None] = probe.ensemble_problem,
         triton: Path | None = None,
+        model_control: str = "none",
         extra_arguments: Sequence[str] = (),
     ) -> None:
         self.repository = repository
@@ -60,11 +68,12 @@ class EmbeddedServer:
         self.model_config_name = model_config_name
         self.problem = problem
         self.triton = triton
+        self.model_control = model_control
         self.extra_arguments = extra_arguments
         self._folder = tempfile.TemporaryDirectory(prefix="text-pipeline-")
         self.log = ServerLog(log_path or Path(self._folder.name) / "tritonserver.log")
         # A prefix of its own, so that what a killed server leaves in /dev/shm can be told apart.
-        self._shared_memory_prefix = f"text_pipeline_{uuid.uuid4().hex[:12]}_"
+        self.shared_memory_prefix = f"text_pipeline_{uuid.uuid4().hex[:12]}_"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -123,7 +132,7 @@ class EmbeddedServer:
             stdin=subprocess.DEVNULL,
             # Its own group: Ctrl-C on the terminal reaches only the parent, which stops it.
             start_new_session=True,
-            preexec_fn=_end_with_parent(),  # a prctl call, no locks
+            preexec_fn=_prepare_child(),  # two system calls, no locks
         )
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -166,7 +175,7 @@ class EmbeddedServer:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
-        for region in SHARED_MEMORY.glob(f"{self._shared_memory_prefix}*"):
+        for region in SHARED_MEMORY.glob(f"{self.shared_memory_prefix}*"):
             region.unlink(missing_ok=True)
         self._folder.cleanup()
 
@@ -179,13 +188,20 @@ class EmbeddedServer:
             raise RuntimeError("the server has not been started")
         return self._process
 
+    def _turns(self) -> list[str]:
+        """Arguments for the rate limiter, where the models' configurations share turns."""
+        turns = Repository(self.repository).turns(self.model_config_name)
+        if not turns:
+            return []
+        return ["--rate-limit=execution_count", f"--rate-limit-resource={TURN}:{turns}"]
+
     def _arguments(self, backends: Path) -> list[str]:
         return [
             f"--model-repository={self.repository.resolve()}",
             f"--model-config-name={self.model_config_name}",
             "--disable-auto-complete-config",
             f"--backend-directory={backends}",
-            f"--backend-config=python,shm-region-prefix-name={self._shared_memory_prefix}",
+            f"--backend-config=python,shm-region-prefix-name={self.shared_memory_prefix}",
             f"--http-address={self.host}",
             f"--http-port={self.http_port}",
             f"--grpc-address={self.host}",
@@ -195,11 +211,20 @@ class EmbeddedServer:
             # Percentiles; Triton has latency histograms for decoupled models only.
             "--metrics-config=summary_latencies=true",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+            *control.arguments(self.model_control),
+            *self._turns(),
             *self.extra_arguments,
         ]
 
 
-def _end_with_parent() -> Callable[[], None]:
-    """A call for the child: Linux sends it SIGTERM when the parent is gone, however it ended."""
+def _prepare_child() -> Callable[[], None]:
+    """A call for the child: it gets a large stack, and SIGTERM when the parent is gone."""
     libc = ctypes.CDLL(None)
-    return lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)
+    stack = _STACK_BYTES if most == resource.RLIM_INFINITY else min(_STACK_BYTES, most)
+
+    def prepare() -> None:
+        resource.setrlimit(resource.RLIMIT_STACK, (stack, most))
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    return prepare

@@ -1,5 +1,6 @@
 """One export from start to end: load, build the graph, check it, publish it."""
 
+import hashlib
 import json
 import logging
 import tempfile
@@ -13,12 +14,12 @@ import onnx_ir as ir
 import torch
 import transformers
 
-from text_pipeline import corpus
+from text_pipeline import control, corpus
 from text_pipeline.default_model import build as default_model
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import gate, graph, int8, source
 from text_pipeline.export.packed import reason_not_packed
-from text_pipeline.repository import Repository
+from text_pipeline.repository import LABELS, Repository
 
 DEFAULT_MODEL = "default"
 """The model id of this project's own news classifier."""
@@ -41,16 +42,17 @@ def export_model(
     texts: Sequence[str] | None = None,
     tolerance: float | None = None,
     min_agreement: float = gate.MIN_AGREEMENT,
+    http_url: str | None = None,
     progress: Callable[[str], None] = print,
 ) -> int:
-    """Publishes a Hugging Face classifier as a version and returns its number.
+    """Publishes a Hugging Face classifier as a version, puts it into use, returns its number.
 
     `layout` is "packed", "padded" or None: packed where the architecture allows. `device` is "cpu"
     or "gpu", `precision` one that graph.PRECISIONS has for it, by default the first. `texts` are
-    those the graph is checked with, and int8 calibrated; by default BBC news. `progress` is called
-    with one line before every step. Raises TextPipelineError when the model cannot be exported and
-    ExportRejectedError when the graph does not answer as PyTorch does; the repository then is as
-    it was.
+    those the graph is checked with, and int8 calibrated; by default BBC news. `http_url` is a
+    server as control.use takes it. `progress` is called with one line before every step. Raises
+    TextPipelineError when the model cannot be exported and ExportRejectedError when the graph does
+    not answer as PyTorch does; the repository then is as it was.
     """
     precision = _choose_precision(device, precision)
     version = repository.new_version(version)
@@ -78,11 +80,17 @@ def export_model(
             report = gate.check(loaded, checked, gate_texts, tolerance, min_agreement)
             if checked != path:
                 checked.unlink()
+            # The tokenizer step takes its limit from here.
+            loaded.tokenizer.model_max_length = loaded.max_tokens
+            loaded.tokenizer.save_pretrained(staged.tokenizer)
+            tokenizer_file = staged.tokenizer / "tokenizer.json"
             content = {
                 "model": model_id,
                 "architecture": type(loaded.model).__name__,
                 "labels": len(loaded.labels),
                 "max_tokens": loaded.max_tokens,
+                "takes_pairs": loaded.takes_pairs,
+                "tokenizer_sha256": hashlib.sha256(tokenizer_file.read_bytes()).hexdigest(),
                 "layout": layout,
                 "device": device,
                 "precision": precision,
@@ -93,10 +101,8 @@ def export_model(
             (staged.classifier / REPORT).write_text(text + "\n", encoding="utf-8")
             # Triton's label file has one label a line.
             lines = [" ".join(label.splitlines()) for label in loaded.labels]
-            staged.labels.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            # The tokenizer step takes its limit from here.
-            loaded.tokenizer.model_max_length = loaded.max_tokens
-            loaded.tokenizer.save_pretrained(staged.tokenizer)
+            (staged.classifier / LABELS).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    control.use(repository, version, http_url=http_url)
     progress(
         f"published version {version} in {repository.path}: {len(loaded.labels)} labels, "
         f"up to {loaded.max_tokens} tokens, {precision} for {device}"

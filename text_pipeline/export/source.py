@@ -32,6 +32,11 @@ class Source:
             "token_type_ids" in inspect.signature(self.model.forward).parameters
         )
 
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether there is a segment for the second text of a pair."""
+        return not self.takes_segments or getattr(self.model.config, "type_vocab_size", 0) != 1
+
 
 def load(model_id: str, max_tokens: int | None = None) -> Source:
     """Loads a local directory or a hub id; raises TextPipelineError with the cause in one line."""
@@ -56,6 +61,7 @@ def load(model_id: str, max_tokens: int | None = None) -> Source:
     _check_weights(model_id, info)
     if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
         raise TextPipelineError(f"{model_id}: has no fast tokenizer (tokenizer.json)")
+    _check_vocabulary(model_id, model, tokenizer)
     limit = usable_tokens(model, tokenizer, max_tokens)
     labels = labels_in_order(model.config.id2label)
     return Source(model.eval(), tokenizer, labels, limit)
@@ -107,6 +113,18 @@ def _check_architecture(model_id: str, architectures: list[str]) -> None:
         raise TextPipelineError(
             f"{model_id}: architectures in config.json is {architectures}, "
             "expected one that ends in ForSequenceClassification"
+        )
+
+
+def _check_vocabulary(
+    model_id: str, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast"
+) -> None:
+    rows = len(model.get_input_embeddings().weight)  # type: ignore[arg-type]
+    largest = max(tokenizer.get_vocab().values(), default=-1)
+    if largest >= rows:
+        raise TextPipelineError(
+            f"{model_id}: tokenizer.json has token ids up to {largest}, the model's embedding "
+            f"table {rows} rows: it is the tokenizer of another model"
         )
 
 

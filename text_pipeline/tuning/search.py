@@ -15,7 +15,8 @@ from text_pipeline.errors import TextPipelineError
 BATCH_ITEMS = (4, 8, 12, 32, 64)
 QUEUE_DELAYS_US = (0, 500, 2000)
 GPU_INSTANCES = (1, 2, 3)
-CONCURRENCIES = (1, 2, 4, 8, 16, 32, 64, 128)
+CONCURRENCIES = (1, 2, 4, 8, 16, 32, 64)
+"""More than 64 waiting requests are refused (text_tokenizer/configs/cpu.pbtxt)."""
 
 
 @dataclass(frozen=True)

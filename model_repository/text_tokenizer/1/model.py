@@ -6,6 +6,8 @@ text_metrics.py need nothing but transformers and numpy, so that a repository wo
 runs.
 """
 
+import difflib
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -18,9 +20,13 @@ from text_metrics import Metrics
 from tokenizers import Encoding
 from transformers import AutoTokenizer
 
+PARAMETERS = ("max_tokens", "overflow")
 OVERFLOW_CHOICES = ("truncate", "error")
 # What transformers writes as model_max_length when a model states none.
 NO_LIMIT = 10**9
+# Characters that are read first for each token of the limit, and at most: real text has about five.
+# 2 MB of dots took 3 s and 1 GB of memory as a whole, and everybody else waited.
+CHARACTERS_PER_TOKEN = (32, 256)
 
 Text = str | tuple[str, str]
 
@@ -53,11 +59,19 @@ class TritonPythonModel:
     def initialize(self, args: dict) -> None:
         """Loads the tokenizer of this version, without a network."""
         directory = Path(args["model_repository"]) / args["model_version"] / "tokenizer"
-        if not (directory / "tokenizer.json").is_file():
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            if not (directory / name).is_file():
+                raise pb_utils.TritonModelException(
+                    f"{directory} has no {name}: run `text-pipeline export`"
+                )
+        report = _read_report(directory)
+        self.takes_pairs = report.get("takes_pairs", True)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        except Exception as error:
             raise pb_utils.TritonModelException(
-                f"{directory} has no tokenizer.json: run `text-pipeline export`"
-            )
-        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+                f"{directory} cannot be read ({error}): export the model again"
+            ) from error
         if tokenizer.model_max_length >= NO_LIMIT:
             raise pb_utils.TritonModelException(
                 f"{directory}/tokenizer_config.json states no model_max_length: "
@@ -69,7 +83,12 @@ class TritonPythonModel:
         self.has_segments = "token_type_ids" in tokenizer.model_input_names
         self.backend = tokenizer.backend_tokenizer
         self.backend.no_padding()
-        self.metrics = Metrics(args)
+        self.first_read, self.most_read = (n * self.limit for n in CHARACTERS_PER_TOKEN)
+        # Letters and digits without an end, or white space: more of the same adds nothing.
+        # The lookbehinds keep it linear: a run is tried from its start only.
+        many = f"{{{self.first_read}}}"
+        self.endless = re.compile(rf"(?<![^\W_])([^\W_]{many})[^\W_]+|(?<!\s)(\s{many})\s+")
+        self.metrics = Metrics(args, report)
 
     def finalize(self) -> None:
         """Hands over the last counts."""
@@ -93,11 +112,14 @@ class TritonPythonModel:
             return error
 
     def _parse(self, request) -> Request:
-        texts: list[Text] = _decode(request, "text")
+        texts: list[Text] = self._read(request, "text")
         has_pairs = pb_utils.get_input_tensor_by_name(request, "text_pair") is not None
+        if has_pairs and not self.takes_pairs:
+            raise InvalidRequestError("text_pair: this model takes single texts only")
         if has_pairs:
-            texts = list(zip(texts, _decode(request, "text_pair"), strict=True))
+            texts = list(zip(texts, self._read(request, "text_pair"), strict=True))
         parameters = json.loads(request.parameters() or "{}")
+        _check_names(parameters)
         overflow = parameters.get("overflow", OVERFLOW_CHOICES[0])
         if overflow not in OVERFLOW_CHOICES:
             expected = " or ".join(f'"{choice}"' for choice in OVERFLOW_CHOICES)
@@ -107,6 +129,35 @@ class TritonPythonModel:
             self._max_tokens(parameters, has_pairs),
             overflow,
             is_health_check="health_check" in parameters,
+        )
+
+    def _read(self, request, name: str) -> list[str]:
+        """The strings of a tensor, long ones cut where nothing behind can change the answer."""
+        texts = _decode(request, name)
+        return [self._beginning(text, f"{name}[{row}]") for row, text in enumerate(texts)]
+
+    def _beginning(self, text: str, where: str) -> str:
+        """As much of a text as the model can take; all of it if it is not much longer than that.
+
+        Tokens of whole words depend on these words alone, so those in front of the last two words
+        of a beginning are also the whole text's.
+        """
+        for length in (self.first_read, self.most_read):
+            if len(text) <= length:
+                return text
+            self.backend.no_truncation()
+            read = text[:length]
+            words = self.backend.encode(read, add_special_tokens=False).word_ids
+            if sum(word < words[-1] - 1 for word in words) > self.limit:
+                return read
+            text = self.endless.sub(r"\1\2", text)
+        # Tokenizers that do not split texts into words: all of it is one.
+        if len(words) > self.limit:
+            return read
+        raise InvalidRequestError(
+            f"{where}: fewer than {self.limit} tokens in its first {self.most_read} characters: "
+            "shorten it or send text with words",
+            reason="too_long",
         )
 
     def _max_tokens(self, parameters: dict, has_pairs: bool) -> int:
@@ -135,11 +186,11 @@ class TritonPythonModel:
         if parsed.overflow == "error":
             for row, encoding in enumerate(encodings):
                 if encoding.overflowing:
-                    count = self._count_tokens(parsed.texts[row])
                     return self._refuse(
                         request,
                         InvalidRequestError(
-                            f"text[{row}]: {count} tokens, the limit is {parsed.max_tokens}: "
+                            f"text[{row}]: {self._count_tokens(parsed.texts[row])} tokens, the "
+                            f"limit is {parsed.max_tokens}: "
                             'shorten it or send overflow "truncate"',
                             reason="too_long",
                         ),
@@ -165,10 +216,12 @@ class TritonPythonModel:
             error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG)
         )
 
-    def _count_tokens(self, text: Text) -> int:
-        """The number of tokens of the whole text, special tokens included."""
+    def _count_tokens(self, text: Text) -> str:
+        """The number of tokens of the whole text, special ones included; a cut one has more."""
         self.backend.no_truncation()
-        return len(self.backend.encode_batch([text])[0])
+        count = len(self.backend.encode_batch([text])[0])
+        parts = [text] if isinstance(text, str) else text
+        return f"{'over ' if max(map(len, parts)) >= self.first_read else ''}{count}"
 
     def _token_tensors(self, encodings: Sequence[Encoding]) -> list:
         """The three tensors of tokens, INT64 [texts, longest text]."""
@@ -186,6 +239,34 @@ class TritonPythonModel:
             pb_utils.Tensor("attention_mask", attention_mask),
             pb_utils.Tensor("token_type_ids", token_type_ids),
         ]
+
+
+def _read_report(directory: Path) -> dict:
+    """What the export wrote about the classifier of the same version, where it lies beside.
+
+    Raises TritonModelException if the classifier was exported with another tokenizer.
+    """
+    version = directory.parent
+    classifier = version.parents[1] / "text_classifier_onnx" / version.name
+    if not (classifier / "export.json").is_file():
+        return {}
+    report = json.loads((classifier / "export.json").read_text(encoding="utf-8"))
+    tokenizer = directory / "tokenizer.json"
+    found = hashlib.sha256(tokenizer.read_bytes()).hexdigest()
+    if report.get("tokenizer_sha256", found) != found:
+        raise pb_utils.TritonModelException(
+            f"{tokenizer} is not the tokenizer that {classifier} was exported with: "
+            "export the model again"
+        )
+    return report
+
+
+def _check_names(parameters: dict) -> None:
+    """Refuses misspelt parameters; others are not for the tokenizer, such as forwarded headers."""
+    for name in parameters:
+        meant = difflib.get_close_matches(name.lower().replace("-", "_"), PARAMETERS, cutoff=0.8)
+        if name not in PARAMETERS and meant:
+            raise InvalidRequestError(f"{name}: unknown parameter, expected {meant[0]}")
 
 
 def _decode(request, name: str) -> list[str]:

@@ -1,9 +1,7 @@
 """What `text_tokenizer` tells Prometheus, on Triton's metrics endpoint."""
 
-import json
 import time
 from collections import deque
-from pathlib import Path
 from threading import Event, Thread
 
 import numpy as np
@@ -13,6 +11,7 @@ REJECTION_REASONS = ("utf8", "too_long", "parameter")
 # Titles have about ten tokens, articles hundreds; most models take 512, a few 8192.
 TOKEN_BUCKETS = (8, 16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192)
 FLUSH_INTERVAL_S = 1
+EXPORT_FACTS = ("architecture", "layout", "device", "precision", "max_tokens")
 
 
 class Metrics:
@@ -23,8 +22,8 @@ class Metrics:
     histograms take it, made this model's step a third longer for requests of 64 texts.
     """
 
-    def __init__(self, args: dict) -> None:
-        """Takes `initialize`'s arguments."""
+    def __init__(self, args: dict, report: dict) -> None:
+        """Takes `initialize`'s arguments, and the classifier's export report if there is one."""
         kind = pb_utils.MetricFamily
         # Metrics end with their family.
         self._families: list = []
@@ -47,7 +46,9 @@ class Metrics:
             reason: self._metric(rejected, reason=reason) for reason in REJECTION_REASONS
         }
         info = self._family("model_info", "How the model was exported; always 1", kind.GAUGE)
-        self._info = self._metric(info, **_export_facts(args))
+        self._info = self._metric(
+            info, **{name: report.get(name, "unknown") for name in EXPORT_FACTS}
+        )
         self._info.set(1)
         loaded = self._family(
             "loaded_timestamp_seconds", "When this version was loaded, Unix time", kind.GAUGE
@@ -93,13 +94,3 @@ class Metrics:
 
     def _metric(self, family, **labels: object):
         return family.Metric(labels=self._version | {k: str(v) for k, v in labels.items()})
-
-
-def _export_facts(args: dict) -> dict[str, object]:
-    """How `text-pipeline export` made the classifier of the same version."""
-    repository, version = Path(args["model_repository"]).parent, args["model_version"]
-    report = repository / "text_classifier_onnx" / version / "export.json"
-    # Nothing is known where Triton has fetched each model to a place of its own.
-    facts = json.loads(report.read_text()) if report.is_file() else {}
-    names = ("architecture", "layout", "device", "precision", "max_tokens")
-    return {name: facts.get(name, "unknown") for name in names}

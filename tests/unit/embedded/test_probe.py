@@ -25,8 +25,8 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.classified += self.server.classifies_meanwhile
         if self.server.hangs:
-            self.server.classified += self.server.classifies_meanwhile
             self.server.released.wait(10)
         self.reply(self.server.answer)
 
@@ -86,9 +86,15 @@ def test_a_dead_stub_is_a_problem_that_does_not_pass(server: Stub) -> None:
 
 def test_another_error_may_pass(server: Stub) -> None:
     server.status, server.answer = 503, "too many\nrequests"
-    problem = ensemble_problem(url(server))
+    problem = ensemble_problem(url(server), timeout_s=0.2)
     assert problem == f"HTTP 503 from {url(server)}: too many requests"
     assert not is_final(problem)
+
+
+def test_a_full_queue_of_a_server_that_answers_others_is_no_problem(server: Stub) -> None:
+    server.status, server.answer = 503, "Exceeds maximum queue size"
+    server.classifies_meanwhile = 1
+    assert ensemble_problem(url(server)) is None
 
 
 def test_no_server_is_named() -> None:

@@ -41,6 +41,7 @@ def test_new_repository_is_complete(tmp_path: Path, repository: Repository) -> N
     assert export(tiny_models.bert(tmp_path / "model"), repository) == 1
     assert files(repository.path) == {
         "text_classifier_onnx/1/export.json",
+        "text_classifier_onnx/1/labels.txt",
         "text_classifier_onnx/1/model.onnx",
         "text_classifier_onnx/config.pbtxt",
         "text_classifier_onnx/configs/cpu.pbtxt",
@@ -54,6 +55,7 @@ def test_new_repository_is_complete(tmp_path: Path, repository: Repository) -> N
         "text_tokenizer/1/tokenizer/tokenizer.json",
         "text_tokenizer/1/tokenizer/tokenizer_config.json",
         "text_tokenizer/config.pbtxt",
+        "text_tokenizer/configs/cpu.pbtxt",
     }
     assert repository.versions() == [1]
 
@@ -66,7 +68,7 @@ def test_next_version_is_the_next_number_and_keeps_edited_configurations(
     config = repository.path / "text_classifier_onnx" / "config.pbtxt"
     config.write_text("# mine\n")
     assert export(model, repository) == 2
-    assert config.read_text() == "# mine\n"
+    assert config.read_text() == "# mine\nversion_policy { specific { versions: [1, 2] } }\n"
     assert (repository.path / "text_tokenizer/2/model.py").is_file()
     with pytest.raises(TextPipelineError, match="version 2 exists"):
         export(model, repository, version=2)
@@ -158,7 +160,7 @@ def test_device_and_precision_pass_the_gate_and_are_reported(
     assert (report["device"], report["precision"]) == (device, precision)
     assert report["gate"]["label_agreement"] >= report["gate"]["min_agreement"] == 0.8
     assert report["gate"]["max_difference"]["probabilities"] <= report["gate"]["tolerance"]
-    assert files(folder) == {"export.json", "model.onnx"}
+    assert files(folder) == {"export.json", "labels.txt", "model.onnx"}
 
 
 def test_precision_that_the_device_does_not_have_is_an_error(
@@ -218,6 +220,12 @@ def test_labels_that_do_not_fit_the_head_are_an_error_with_both_sizes(tmp_path: 
 def test_model_that_is_no_classifier_is_refused(tmp_path: Path) -> None:
     model = edited_config(tiny_models.bert(tmp_path), architectures=["BertModel"])
     with pytest.raises(TextPipelineError, match=r"\['BertModel'\], expected one that ends in"):
+        source.load(str(model))
+
+
+def test_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+    model = tiny_models.bert(tmp_path, vocab_size=100)
+    with pytest.raises(TextPipelineError, match=r"token ids up to \d+.* 100 rows: .*another model"):
         source.load(str(model))
 
 

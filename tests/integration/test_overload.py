@@ -1,0 +1,134 @@
+"""More requests than the server can answer: the rest is refused at once, and nobody waits long."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Sequence
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from tests.conftest import Server
+from tests.integration.protocols import infer
+from tests.integration.raw import packed
+from text_pipeline import corpus
+
+CALLERS = 64
+SECONDS = 4.0
+TIMES_CAPACITY = 3
+TEXTS = [text.encode() for text in corpus.mixed(100, seed=9)]
+P99_LIMIT = 3.0
+"""Over that of the saturated server."""
+REFUSED_WITHIN_S = 0.1
+THROUGHPUT_LIMIT = 0.8
+"""Of the saturated server's: 1.0 was measured, but the callers are on the same cores."""
+
+Outcome = tuple[str, float]
+
+
+def request(number: int) -> service_pb2.ModelInferRequest:
+    made = service_pb2.ModelInferRequest(model_name="text_pipeline_ensemble")
+    made.inputs.add(name="text", datatype="BYTES", shape=[1, 1])
+    made.raw_input_contents.append(packed(TEXTS[number % len(TEXTS)]))
+    made.outputs.add(name="labels")
+    return made
+
+
+class Callers:
+    """Sends requests over one connection; an outcome is the status and the seconds it took."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+    async def ask(self, number: int, timeout_s: float = 60) -> Outcome:
+        sent = time.monotonic()
+        try:
+            await self._stub.ModelInfer(request(number), timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            return error.code().name, time.monotonic() - sent
+        return "OK", time.monotonic() - sent
+
+    async def saturate(self) -> list[Outcome]:
+        """As many as are allowed to wait, each with its next request after its answer."""
+        end = time.monotonic() + SECONDS
+        outcomes: list[Outcome] = []
+
+        async def caller(first: int) -> None:
+            number = first
+            while time.monotonic() < end:
+                outcomes.append(await self.ask(number))
+                number += 1
+
+        await asyncio.gather(*(caller(7 * n) for n in range(CALLERS)))
+        return outcomes
+
+    async def send_at(self, rate: float) -> list[Outcome]:
+        """`rate` requests a second, whatever becomes of them."""
+        started = time.monotonic()
+        tasks = []
+        for number in range(int(rate * SECONDS)):
+            await asyncio.sleep(max(0, started + number / rate - time.monotonic()))
+            tasks.append(asyncio.create_task(self.ask(number)))
+        return await asyncio.gather(*tasks)
+
+
+def answered(outcomes: Sequence[Outcome]) -> list[float]:
+    return [seconds for status, seconds in outcomes if status == "OK"]
+
+
+def test_three_times_the_capacity(server: Server) -> None:
+    async def run() -> tuple[list[Outcome], float, list[Outcome], float, Outcome]:
+        async with grpc.aio.insecure_channel(server.grpc_url) as channel:
+            callers = Callers(channel)
+            started = time.monotonic()
+            saturated = await callers.saturate()
+            # Longer than SECONDS: whoever waits then is answered, too.
+            capacity = len(answered(saturated)) / (time.monotonic() - started)
+            started = time.monotonic()
+            overloaded = await asyncio.wait_for(callers.send_at(TIMES_CAPACITY * capacity), 60)
+            throughput = len(answered(overloaded)) / (time.monotonic() - started)
+            await asyncio.sleep(1)
+            return saturated, capacity, overloaded, throughput, await callers.ask(0)
+
+    saturated, capacity, overloaded, throughput, afterwards = asyncio.run(run())
+    assert {status for status, _ in overloaded} == {"OK", "UNAVAILABLE"}
+    usual = np.percentile(answered(saturated), 99)
+    assert np.percentile(answered(overloaded), 99) < P99_LIMIT * usual
+    assert throughput > THROUGHPUT_LIMIT * capacity
+    refused = [seconds for status, seconds in overloaded if status == "UNAVAILABLE"]
+    assert np.percentile(refused, 99) < REFUSED_WITHIN_S
+    assert afterwards[0] == "OK"
+    assert afterwards[1] < 1
+
+
+def test_callers_that_give_up_leave_no_work_behind(server: Server) -> None:
+    async def run() -> tuple[set[str], Outcome]:
+        async with grpc.aio.insecure_channel(server.grpc_url) as channel:
+            callers = Callers(channel)
+            given_up = await asyncio.gather(*(callers.ask(n, 0.05) for n in range(200)))
+            return {status for status, _ in given_up}, await callers.ask(0)
+
+    statuses, (status, seconds) = asyncio.run(run())
+    assert "DEADLINE_EXCEEDED" in statuses
+    assert status == "OK"
+    assert seconds < 1.5
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST /v2/models/x/infer HTTP/1.1\r\nContent-Length: 99\r\n"]
+)
+def test_idle_and_slow_connections_hold_nobody_up(server: Server, sent: bytes) -> None:
+    host, port = server.http_url.split(":")
+    connections = [socket.create_connection((host, int(port))) for _ in range(500)]
+    try:
+        for connection in connections:
+            connection.sendall(sent)
+        started = time.monotonic()
+        for protocol in ("http-json", "grpc"):
+            infer(server, protocol, ["A short text."])
+        assert time.monotonic() - started < 1
+    finally:
+        for connection in connections:
+            connection.close()
