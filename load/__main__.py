@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from load import experiments, machine, report, repositories
+from load import experiments, machine, report, repositories, watch
 from load.levels import Measured, measure
 from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.errors import TextPipelineError
@@ -29,6 +29,7 @@ class Running:
 
     http_url: str
     grpc_url: str
+    metrics_url: str | None
 
 
 class _Commands(click.Group):
@@ -64,6 +65,7 @@ def main() -> None:
 @click.option("--model-config-name", default="cpu")
 @click.option("--url", help="gRPC endpoint of a running server; without it one is started.")
 @click.option("--http-url", help="Its HTTP endpoint, for --protocol http.")
+@click.option("--metrics-url", help="Its metrics endpoint, to be watched meanwhile.")
 @click.option(
     "--results", type=click.Path(path_type=Path), help="Folder. Default: load/runs/<time>."
 )
@@ -78,16 +80,21 @@ def sweep(
     model_config_name: str,
     url: str | None,
     http_url: str | None,
+    metrics_url: str | None,
     results: Path | None,
 ) -> None:
     """Throughput and latency over the load, with a report."""
     if url and any(name.startswith("http") for name in protocols) and not http_url:
         raise click.UsageError("--protocol http needs --http-url beside --url")
+    running = Running(http_url or "", url, metrics_url) if url else None
     workloads = [workload.find(name) for name in names]
     commands: list[str] = []
     measured: list[Measured] = []
     skipped: list[str] = []
-    with _server(repository, model_config_name, url, http_url) as server:
+    with (
+        _server(repository, model_config_name, running) as server,
+        watch.MetricsWatch(server.metrics_url) as metrics,
+    ):
         for texts in workloads:
             for protocol in protocols:
                 closed = [
@@ -109,6 +116,7 @@ def sweep(
     folder = _folder(results)
     found = {**machine.describe(), "server": url or f"embedded, {model_config_name}"}
     report.write_machine(folder, found)
+    watch.write(metrics.samples, folder / "metrics.csv")
     click.echo(report.write_sweep(folder, measured, skipped, found, commands))
     click.echo(f"written to {folder}", err=True)
 
@@ -162,10 +170,10 @@ def _measure(
 
 @contextmanager
 def _server(
-    repository: Path, model_config_name: str, url: str | None, http_url: str | None
-) -> Iterator[Server]:
-    if url:
-        yield Running(http_url or "", url)
+    repository: Path, model_config_name: str, running: Running | None
+) -> Iterator[Running | EmbeddedServer]:
+    if running:
+        yield running
         return
     _say(f"starting a server with {repository}")
     with EmbeddedServer(repository, model_config_name=model_config_name) as server:

@@ -58,7 +58,8 @@ def test_a_sweep_writes_its_report(embedded: EmbeddedServer, tmp_path: Path) -> 
     texts.write_text("\n".join(TEXTS))
     done = load(
         "sweep", "--workload", texts, "--concurrency", 1, "--concurrency", 8, "--rate", 20,
-        "--seconds", 0.5, "--url", embedded.grpc_url, "--results", results,
+        "--seconds", 0.5, "--results", results,
+        "--url", embedded.grpc_url, "--metrics-url", embedded.metrics_url,
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     closed_1, closed_8, opened = rows(results / "levels.csv")
@@ -71,6 +72,8 @@ def test_a_sweep_writes_its_report(embedded: EmbeddedServer, tmp_path: Path) -> 
     report = (results / "report.md").read_text()
     assert report.count("| mine.txt, grpc |") == 3
     assert json.loads((results / "machine.json").read_text())["processor"] in report
+    watched = rows(results / "metrics.csv")
+    assert 'nv_inference_pending_request_count{model="text_tokenizer",version="1"}' in watched[0]
     commands_run = (results / "commands.txt").read_text().splitlines()
     assert ["--concurrency-range 8" in line for line in commands_run] == [False, True, False]
 

@@ -1,0 +1,76 @@
+"""The server's own metrics while it is loaded, once a second."""
+
+import csv
+import re
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+INTERVAL_S = 1.0
+# Of Triton's metrics; those of GPUs and models have labels.
+_WATCHED = (
+    "nv_inference_pending_request_count",
+    "nv_cpu_utilization",
+    "nv_cpu_memory_used_bytes",
+    "nv_gpu_utilization",
+    "nv_gpu_memory_used_bytes",
+    "nv_gpu_power_usage",
+)
+_LINE = re.compile(rf"^((?:{'|'.join(_WATCHED)})(?:\{{[^}}]*\}})?) (\S+)$", re.MULTILINE)
+
+Sample = tuple[float, dict[str, float]]
+"""Seconds since the watch began, and the value of each series."""
+
+
+class MetricsWatch:
+    """Reads the metrics endpoint at `host:port` in the background, inside the block.
+
+    A server that gives none, or stops giving them, is watched no further: the load run says itself
+    what is wrong with it.
+    """
+
+    def __init__(self, url: str | None) -> None:
+        self.url = url
+        self.samples: list[Sample] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "MetricsWatch":
+        if self.url:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        if self.url:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        started = time.monotonic()
+        while not self._ended.wait(INTERVAL_S):
+            try:
+                with urllib.request.urlopen(f"http://{self.url}/metrics", timeout=5) as answer:
+                    found = _LINE.findall(answer.read().decode())
+            except (OSError, urllib.error.URLError):
+                return
+            values = {series: float(value) for series, value in found}
+            self.samples.append((time.monotonic() - started, values))
+
+
+def write(samples: Sequence[Sample], path: Path) -> None:
+    """CSV: a row for each sample, a column for each series."""
+    names = sorted({name for _, values in samples for name in values})
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["seconds", *names])
+        for seconds, values in samples:
+            writer.writerow([f"{seconds:.1f}", *(values.get(name, "") for name in names)])
