@@ -15,6 +15,7 @@ from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure import perf_analyzer, workload
 from text_pipeline.measure.perf_analyzer import Server
+from text_pipeline.repository import Repository
 
 HERE = Path(__file__).parent
 RUNS = HERE / "runs"
@@ -175,6 +176,7 @@ def _server(
     if running:
         yield running
         return
+    Repository(repository).check()
     _say(f"starting a server with {repository}")
     with EmbeddedServer(repository, model_config_name=model_config_name) as server:
         yield server

@@ -111,6 +111,12 @@ def test_no_server_is_an_error_that_says_so() -> None:
     assert f"127.0.0.1:{port}" in done.output
 
 
+def test_a_repository_without_a_model_is_an_error_that_says_so(tmp_path: Path) -> None:
+    done = load("sweep", "--repository", tmp_path, "--seconds", 0.1)
+    assert done.exit_code == 1
+    assert "has no model" in done.output
+
+
 def test_what_the_server_refuses_is_an_error_with_its_answer(embedded: EmbeddedServer) -> None:
     with pytest.raises(TextPipelineError, match=r"ended with code 99.*HTTP code"):
         perf_analyzer.run_endpoint(

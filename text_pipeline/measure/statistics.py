@@ -53,7 +53,13 @@ class ServerStatistics:
                 answer = client.get_inference_statistics()
         except InferenceServerException as error:
             raise TextPipelineError(f"the server at {url} gives no statistics: {error}") from None
-        return cls({stats.name: stats for stats in answer.model_stats})
+        models = {stats.name: stats for stats in answer.model_stats}
+        if ENSEMBLE not in models:
+            raise TextPipelineError(
+                f"the server at {url} has no model {ENSEMBLE} ready: "
+                "start it with this project's model repository"
+            )
+        return cls(models)
 
     @property
     def answered(self) -> int:
