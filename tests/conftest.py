@@ -79,10 +79,10 @@ def serve_repository(
     ) -> Iterator[Server]:
         started: containers.ServerContainer | EmbeddedServer
         if target in containers.IMAGES:
-            command = ["serve", "--model-control", model_control, "--", *arguments]
-            key = {name: os.environ[name] for name in [KEY_VARIABLE] if name in os.environ}
-            started = containers.ServerContainer(target, repository, environment=key)
-            started.with_command(command)
+            started = containers.ServerContainer(target, repository)
+            started.with_command(["serve", "--model-control", model_control, "--", *arguments])
+            if key := os.environ.get(KEY_VARIABLE):
+                started.with_env(KEY_VARIABLE, key)
         else:
             started = EmbeddedServer(
                 repository, model_control=model_control, extra_arguments=arguments

@@ -21,8 +21,8 @@ ELEVEN_LABELS = [f"label {n}" for n in range(9)] + ['semi;colon: "quoted" ünï'
 
 # Large enough for int8, and with random weights so far from any trained model that rounding shows.
 LARGE = {"hidden_size": 128, "intermediate_size": 128}
-# Random weights, and a vocabulary that the tokenizer's training makes a little differently every time:
-# logits of int8 differ by 1.2 to 2.6 from PyTorch's.
+# Random weights, and a vocabulary that the tokenizer's training makes a little differently every
+# time: logits of int8 differ by 1.2 to 2.6 from PyTorch's.
 ROUGH = {"tolerance": 5, "min_agreement": 0.8}
 
 
