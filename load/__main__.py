@@ -11,6 +11,7 @@ import click
 
 from load import experiments, machine, report, repositories, watch
 from load.levels import Measured, measure
+from text_pipeline.cli import Commands
 from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure import perf_analyzer, workload
@@ -33,16 +34,7 @@ class Running:
     metrics_url: str | None
 
 
-class _Commands(click.Group):
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except TextPipelineError as error:
-            click.echo(f"error: {' '.join(str(error).split())}", err=True)
-            ctx.exit(error.exit_code)
-
-
-@click.group(cls=_Commands, context_settings={"show_default": True})
+@click.group(cls=Commands, context_settings={"show_default": True})
 def main() -> None:
     """Measure the served pipeline under load."""
 
@@ -94,7 +86,7 @@ def sweep(
     skipped: list[str] = []
     with (
         _server(repository, model_config_name, running) as server,
-        watch.MetricsWatch(server.metrics_url) as metrics,
+        watch.watching(server.metrics_url) as samples,
     ):
         for texts in workloads:
             for protocol in protocols:
@@ -117,7 +109,7 @@ def sweep(
     folder = _folder(results)
     found = {**machine.describe(), "server": url or f"embedded, {model_config_name}"}
     report.write_machine(folder, found)
-    watch.write(metrics.samples, folder / "metrics.csv")
+    watch.write(samples, folder / "metrics.csv")
     click.echo(report.write_sweep(folder, measured, skipped, found, commands))
     click.echo(f"written to {folder}", err=True)
 
@@ -161,9 +153,8 @@ def _measure(
         seconds=seconds, protocol=protocol, commands=commands,
     )  # fmt: skip
     level = found.level
-    load = f"{concurrency} in flight" if rate is None else f"{rate:g} a second"
     _say(
-        f"{texts.name}, {protocol}, {load}: {level.texts_per_s:.1f} texts/s, "
+        f"{texts.name}, {protocol}, {level.load}: {level.texts_per_s:.1f} texts/s, "
         f"p50 {level.p50_ms:.1f}, p99 {level.p99_ms:.1f} ms{'' if level.stable else ', unstable'}"
     )
     return found

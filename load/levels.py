@@ -48,6 +48,11 @@ class Level:
     network_ms: float
     """Client and protocol: what the caller waits beyond the server's time."""
 
+    @property
+    def load(self) -> str:
+        """The load in words."""
+        return f"{self.concurrency} in flight" if self.rate is None else f"{self.rate:g} a second"
+
 
 @dataclass(frozen=True)
 class Measured:

@@ -86,9 +86,7 @@ def _level_table(levels: Sequence[Level]) -> str:
     rows = [
         [
             f"{level.workload}, {level.protocol}",
-            f"{level.concurrency} in flight"
-            if level.rate is None
-            else f"{level.rate:.0f} a second",
+            level.load,
             f"{level.texts_per_s:.1f}{'' if level.stable else UNSTABLE}",
             *(f"{ms:.1f}" for ms in (level.p50_ms, level.p95_ms, level.p99_ms)),
             f"{level.mean_batch_size:.1f}",
@@ -163,7 +161,7 @@ def _throughput_plot(axes: Axes, groups: Mapping[str, Sequence[Measured]]) -> No
             "o-",
             label=name,
         )
-    axes.set(xlabel="requests in flight", ylabel="texts/s", xscale="log", ylim=(0, None))
+    axes.set(xlabel="requests in flight", ylabel="texts/s", ylim=(0, None))
     axes.set_xscale("log", base=2)
     axes.get_xaxis().set_major_formatter("{x:.0f}")
     _finish(axes, "Throughput")

@@ -61,13 +61,13 @@ def fastapi(model: Path, venvs: Path) -> Iterator[str]:
 
 
 @contextmanager
-def infinity(model: Path, venvs: Path, batch_size: int = 32) -> Iterator[str]:
+def infinity(model: Path, venvs: Path) -> Iterator[str]:
     """infinity, torch engine: `host:port`, POST /classify {"model": ..., "input": [...]}."""
     python = _venv(venvs / "infinity", _INFINITY)
     with _running(
         lambda port: [
             str(python.with_name("infinity_emb")), "v2", "--model-id", str(model),
-            "--engine", "torch", "--device", "cpu", "--batch-size", str(batch_size),
+            "--engine", "torch", "--device", "cpu", "--batch-size", "32",
             "--no-model-warmup", "--host", "127.0.0.1", "--port", str(port), "--log-level", "error",
         ],
         {"DO_NOT_TRACK": "1", "INFINITY_ANONYMOUS_USAGE_STATS": "0"},

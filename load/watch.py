@@ -4,11 +4,10 @@ import csv
 import re
 import threading
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 INTERVAL_S = 1.0
 # Of Triton's metrics; those of GPUs and models have labels.
@@ -26,44 +25,37 @@ Sample = tuple[float, dict[str, float]]
 """Seconds since the watch began, and the value of each series."""
 
 
-class MetricsWatch:
+@contextmanager
+def watching(url: str | None) -> Iterator[list[Sample]]:
     """Reads the metrics endpoint at `host:port` in the background, inside the block.
 
     A server that gives none, or stops giving them, is watched no further: the load run says itself
     what is wrong with it.
     """
+    samples: list[Sample] = []
+    if url is None:
+        yield samples
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_watch, args=(url, samples, ended), daemon=True)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        ended.set()
+        thread.join()
 
-    def __init__(self, url: str | None) -> None:
-        self.url = url
-        self.samples: list[Sample] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> "MetricsWatch":
-        if self.url:
-            self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        if self.url:
-            self._thread.join()
-
-    def _watch(self) -> None:
-        started = time.monotonic()
-        while not self._ended.wait(INTERVAL_S):
-            try:
-                with urllib.request.urlopen(f"http://{self.url}/metrics", timeout=5) as answer:
-                    found = _LINE.findall(answer.read().decode())
-            except (OSError, urllib.error.URLError):
-                return
-            values = {series: float(value) for series, value in found}
-            self.samples.append((time.monotonic() - started, values))
+def _watch(url: str, samples: list[Sample], ended: threading.Event) -> None:
+    started = time.monotonic()
+    while not ended.wait(INTERVAL_S):
+        try:
+            with urllib.request.urlopen(f"http://{url}/metrics", timeout=5) as answer:
+                found = _LINE.findall(answer.read().decode())
+        except OSError:
+            return
+        values = {series: float(value) for series, value in found}
+        samples.append((time.monotonic() - started, values))
 
 
 def write(samples: Sequence[Sample], path: Path) -> None:

@@ -18,7 +18,9 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
 
 
-class _Commands(click.Group):
+class Commands(click.Group):
+    """Commands whose errors are one line and an exit code."""
+
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; an error of this project is one line and an exit code."""
         try:
@@ -30,7 +32,7 @@ class _Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=_Commands, context_settings={"show_default": True})
+@click.group(cls=Commands, context_settings={"show_default": True})
 @click.version_option(package_name="text-pipeline")
 def commands() -> None:
     """Serve Hugging Face text classifiers on Triton Inference Server.

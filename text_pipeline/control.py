@@ -1,11 +1,12 @@
 """Model control: how a running server learns of new versions, and who may tell it."""
 
-import http.client
+import http
 import os
 import secrets
 import time
 from collections.abc import Sequence
 
+from text_pipeline.embedded import probe
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository import ENSEMBLES, STEPS, Repository
 
@@ -94,12 +95,9 @@ def _await_ready(http_url: str, model: str, version: int, timeout_s: float) -> N
 
 def _ask(http_url: str, method: str, path: str, timeout_s: float) -> tuple[int, str]:
     headers = {KEY_HEADER: os.environ.get(KEY_VARIABLE, "")}
-    connection = http.client.HTTPConnection(http_url, timeout=timeout_s)
+    body = "{}" if method == "POST" else None
     try:
-        connection.request(method, path, "{}" if method == "POST" else None, headers)
-        response = connection.getresponse()
-        return response.status, " ".join(response.read().decode(errors="replace").split())
+        status, answer = probe.request(http_url, timeout_s, method, path, body, headers)
     except OSError as error:
         raise TextPipelineError(f"no server at {http_url}: {error}") from error
-    finally:
-        connection.close()
+    return status, " ".join(answer.split())

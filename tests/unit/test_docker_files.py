@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import text_pipeline
+from text_pipeline.measure import perf_analyzer
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()
@@ -35,3 +36,11 @@ def test_compose_and_dockerfile_take_the_same_triton() -> None:
     assert tag[1] == argument("TRITON_TAG")
     # Below it, readiness does not show a dead Python stub.
     assert tuple(map(int, tag[1].split("."))) >= (26, 4)
+
+
+def test_perf_analyzer_is_the_same_with_and_without_a_container() -> None:
+    dockerfile = perf_analyzer.DOCKERFILE.read_text()
+    assert f"perf-analyzer=={perf_analyzer.VERSION}\n" in dockerfile
+    assert f'image.version="{perf_analyzer.VERSION}"' in dockerfile
+    assert f'"perf-analyzer=={perf_analyzer.VERSION}"' in PROJECT
+    assert f"perf-analyzer=={perf_analyzer.VERSION}\n" in (ROOT / "requirements.lock").read_text()

@@ -40,8 +40,8 @@ class EmbeddedServer:
     Ports that are None are chosen among the free ones. `log_path` gets everything the server
     prints (log.STDOUT passes it on). `problem` asks the server at `host:port` something real and
     says why it got no answer. `triton` is an installed Triton, such as a container's
-    /opt/tritonserver; None takes the wheel's. The child ends with
-    its parent, however that ends. `model_control` is one of control.MODEL_CONTROL.
+    /opt/tritonserver; None takes the wheel's. The child ends with its parent, however that ends.
+    `model_control` is one of control.MODEL_CONTROL.
     """
 
     def __init__(

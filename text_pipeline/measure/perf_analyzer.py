@@ -69,9 +69,6 @@ class Load:
             *count,
         ]
 
-    def __str__(self) -> str:
-        return f"{self.concurrency} in flight" if self.rate is None else f"{self.rate:g} a second"
-
 
 class Server(Protocol):
     """A Triton server: `host:port` of each endpoint."""

@@ -45,13 +45,8 @@ class Trial:
 
 def layouts(cores: int) -> list[tuple[int, int]]:
     """(instances, threads) that use all cores, or nearly, and never more threads than cores."""
-    return [(instances, cores // instances) for instances in _divisors(cores)]
-
-
-def _divisors(cores: int) -> list[int]:
-    """1, powers of two, and one instance for each core."""
-    powers = [2**n for n in range(cores.bit_length()) if 2**n <= cores]
-    return sorted({*powers, cores})
+    powers_of_two = {2**n for n in range(cores.bit_length())}
+    return [(instances, cores // instances) for instances in sorted(powers_of_two | {cores})]
 
 
 def search(

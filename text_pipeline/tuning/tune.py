@@ -16,7 +16,7 @@ from text_pipeline.measure import perf_analyzer
 from text_pipeline.measure.measurement import TOLERANCE
 from text_pipeline.measure.perf_analyzer import Load
 from text_pipeline.measure.workload import Workload
-from text_pipeline.repository import Repository
+from text_pipeline.repository import CLASSIFIER, Repository
 from text_pipeline.tuning.search import CONCURRENCIES, Point, Trial, search
 
 NAME = "tuned"
@@ -47,9 +47,7 @@ def tune(
     repository.check()
     on_gpu = any(
         group.kind == group.KIND_GPU
-        for group in configuration.read(
-            repository.path, configuration.CLASSIFIER, base
-        ).instance_group
+        for group in configuration.read(repository.path, CLASSIFIER, base).instance_group
     )
     with tempfile.TemporaryDirectory(prefix="text-pipeline-tune-") as folder:
         copy = Path(folder) / "repository"

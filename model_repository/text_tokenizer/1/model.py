@@ -68,7 +68,7 @@ class TritonPythonModel:
         self.takes_pairs = report.get("takes_pairs", True)
         try:
             tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-        except Exception as error:
+        except Exception as error:  # transformers raises anything for a damaged file
             raise pb_utils.TritonModelException(
                 f"{directory} cannot be read ({error}): export the model again"
             ) from error
