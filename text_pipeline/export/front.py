@@ -7,6 +7,8 @@ checkers cannot read them (pyproject.toml leaves the file out).
 from onnxscript import INT32, INT64, script
 from onnxscript import opset21 as op
 
+from text_pipeline.export.windows import split_windows
+
 
 @script()
 def padded_front(
@@ -16,9 +18,9 @@ def padded_front(
     item_length: INT32["items"],
     pad_token_id: INT64,
 ):
-    """Lays flat tokens out as [items, longest]; what lies behind an item's end is padding."""
-    length = op.Cast(item_length, to=7)
-    start = op.CumSum(length, op.Constant(value_int=0), exclusive=1)
+    """Lays flat tokens out as [windows, longest]; what lies behind a window's end is padding."""
+    has_windows, flat_mask, start, end, window_item = split_windows(attention_mask, item_length)
+    length = end - start
     position = op.Range(
         op.Constant(value_int=0), op.ReduceMax(length, keepdims=0), op.Constant(value_int=1)
     )
@@ -27,13 +29,20 @@ def padded_front(
     flat = op.Unsqueeze(start, [1]) + op.Unsqueeze(position, [0])
     index = op.Where(inside, flat, zero)
     padded_input_ids = op.Where(inside, op.Gather(input_ids, index), pad_token_id)
-    mask = op.Where(inside, op.Gather(attention_mask, index), zero)
-    # An item that is masked altogether keeps its first token: no tokens have no mean.
+    mask = op.Where(inside, op.Gather(flat_mask, index), zero)
+    # A window that is masked altogether keeps its first token: no tokens have no mean.
     real_count = op.ReduceSum(mask, [1], keepdims=1)
     is_kept = op.And(op.Equal(real_count, zero), op.Equal(op.Unsqueeze(position, [0]), zero))
     padded_attention_mask = op.Where(is_kept, op.Constant(value_int=1), mask)
     padded_token_type_ids = op.Where(inside, op.Gather(token_type_ids, index), zero)
-    return padded_input_ids, padded_attention_mask, padded_token_type_ids
+    return (
+        padded_input_ids,
+        padded_attention_mask,
+        padded_token_type_ids,
+        has_windows,
+        window_item,
+        item_length,
+    )
 
 
 @script()
@@ -43,42 +52,44 @@ def packed_front(
     token_type_ids: INT64["flat_tokens"],
     item_length: INT32["items"],
 ):
-    """Drops padding and sorts items by length, so that equal ones lie side by side.
+    """Drops padding and sorts windows by length, so that equal ones lie side by side.
 
-    "row" counts items in that order. Per kept token: id, segment, position and row; per item in
-    its own order: first token, row and token count; per group of equally long items: length and
-    items; the positions of the longest row. Last, what com.microsoft.PackedMultiHeadAttention
-    asks for: where each token would lie in [rows, longest], the kept ones first and then the
-    padding, and the running total of the rows' tokens. What a body does not use is removed.
+    "row" counts windows in that order. Per kept token: id, segment, position and row; per window in
+    its own order: first token, row and token count; what JoinWindows takes; per group of equally
+    long windows: length and windows; the positions of the longest row. Last, what
+    com.microsoft.PackedMultiHeadAttention asks for: where each token would lie in [rows, longest],
+    the kept ones first and then the padding, and the running total of the rows' tokens. What a body
+    does not use is removed.
     """
     zero = op.Constant(value_int=0)
     last = op.Constant(value_ints=[-1])
-    # Real tokens of an item: a difference of the running total over all tokens.
-    length = op.Cast(item_length, to=7)
-    flat_start = op.CumSum(length, zero, exclusive=1)
-    total = op.Concat(op.Constant(value_ints=[0]), op.CumSum(attention_mask, zero), axis=0)
-    real_count = op.Gather(total, flat_start + length) - op.Gather(total, flat_start)
-    # An item that is masked altogether keeps its first token: no tokens have no mean.
+    has_windows, flat_mask, flat_start, flat_end, window_item = split_windows(
+        attention_mask, item_length
+    )
+    # Real tokens of a window: a difference of the running total over all tokens.
+    total = op.Concat(op.Constant(value_ints=[0]), op.CumSum(flat_mask, zero), axis=0)
+    real_count = op.Gather(total, flat_end) - op.Gather(total, flat_start)
+    # A window that is masked altogether keeps its first token: no tokens have no mean.
     is_masked = op.Cast(op.Equal(real_count, zero), to=7)
-    item_count = real_count + is_masked
-    item_start = op.CumSum(item_count, zero, exclusive=1)
-    mask = op.ScatterElements(attention_mask, flat_start, is_masked, reduction="add")
+    window_tokens = real_count + is_masked
+    window_start = op.CumSum(window_tokens, zero, exclusive=1)
+    mask = op.ScatterElements(flat_mask, flat_start, is_masked, reduction="add")
     kept = op.Reshape(op.NonZero(mask), last)
-    items = op.Shape(item_count)
-    row_count, item_of_row = op.TopK(item_count, items, largest=0)
-    _, item_row = op.TopK(item_of_row, items, largest=0)
+    windows = op.Shape(window_tokens)
+    row_count, window_of_row = op.TopK(window_tokens, windows, largest=0)
+    _, window_row = op.TopK(window_of_row, windows, largest=0)
     # A grid of [rows, longest] positions; those inside their row, in order, are the tokens.
     longest = op.ReduceMax(row_count, keepdims=0)
     position = op.Range(zero, longest, op.Constant(value_int=1))
     column = op.Unsqueeze(position, [0])
     inside = op.Reshape(op.Less(column, op.Unsqueeze(row_count, [1])), last)
-    start = op.Unsqueeze(op.Gather(item_start, item_of_row), [1])
+    start = op.Unsqueeze(op.Gather(window_start, window_of_row), [1])
     token = op.Gather(kept, op.Compress(op.Reshape(start + column, last), inside))
-    row = op.Unsqueeze(op.Range(zero, op.Squeeze(items, [0]), op.Constant(value_int=1)), [1])
-    grid = op.Concat(items, op.Reshape(longest, last), axis=0)
+    row = op.Unsqueeze(op.Range(zero, op.Squeeze(windows, [0]), op.Constant(value_int=1)), [1])
+    grid = op.Concat(windows, op.Reshape(longest, last), axis=0)
     token_position = op.Compress(op.Reshape(op.Expand(column, grid), last), inside)
     token_row = op.Compress(op.Reshape(op.Expand(row, grid), last), inside)
-    item_first = op.Gather(op.CumSum(row_count, zero, exclusive=1), item_row)
+    window_first = op.Gather(op.CumSum(row_count, zero, exclusive=1), window_row)
     group_length, _, _, group_items = op.Unique(row_count)
     offset = op.Range(zero, op.Size(inside), op.Constant(value_int=1))
     real_first = op.Concat(op.Compress(offset, inside), op.Compress(offset, op.Not(inside)), axis=0)
@@ -92,9 +103,12 @@ def packed_front(
         packed_token_type_ids,
         token_position,
         token_row,
-        item_first,
-        item_row,
-        item_count,
+        window_first,
+        window_row,
+        window_tokens,
+        has_windows,
+        window_item,
+        item_length,
         group_length,
         group_items,
         position,

@@ -12,6 +12,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.convenience import replace_all_uses_with
 from onnx_ir.passes.common import (
+    InlinePass,
     NameFixPass,
     RemoveUnusedFunctionsPass,
     RemoveUnusedNodesPass,
@@ -25,6 +26,7 @@ from text_pipeline.export.fusion import fuse
 from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS, PaddedClassifier
 from text_pipeline.export.packed import PACKED_INPUTS, PackedClassifier
 from text_pipeline.export.source import Source
+from text_pipeline.export.windows import JoinWindows
 
 OPSET = 21
 IR_VERSION = 10
@@ -46,12 +48,14 @@ def build(source: Source, layout: str, device: str = "cpu", precision: str = "fp
     if layout == "packed":
         model = _export_packed(source, device, dtype)
         _prepend(model, packed_front, {})
-        if device == "cpu":
-            for operator in OPERATORS:
-                _define(model, operator)
     else:
         model = _export_padded(source, dtype)
         _prepend(model, padded_front, {"pad_token_id": source.tokenizer.pad_token_id or 0})
+    _define(model, JoinWindows)
+    InlinePass()(model)
+    if layout == "packed" and device == "cpu":
+        for operator in OPERATORS:
+            _define(model, operator)
     if device == "cpu":
         fuse(model)
     _append_labels(model, source.labels)
@@ -66,40 +70,51 @@ def build(source: Source, layout: str, device: str = "cpu", precision: str = "fp
 
 
 def _export_padded(source: Source, dtype: torch.dtype) -> ir.Model:
-    """The body on `[items, longest]` tokens."""
-    # Two items and more than one token: torch.export would fix a dimension of size 1.
-    example = source.tokenizer(["a text", "another one"], padding=True, return_tensors="pt")
-    input_ids = example["input_ids"]
-    arguments = (input_ids, torch.ones_like(input_ids), torch.zeros_like(input_ids))
-    shape = {0: torch.export.Dim("items"), 1: torch.export.Dim("longest", max=source.max_tokens)}
+    """The body on the tensors of `padded_front`, here of three windows of two items."""
+    # More than one of everything: torch.export would fix a dimension of size 1.
+    texts = ["a text", "another one", "a third"]
+    input_ids = source.tokenizer(texts, padding=True, return_tensors="pt")["input_ids"]
+    tokens = (input_ids, torch.ones_like(input_ids), torch.zeros_like(input_ids))
+    windows = (torch.tensor(True), torch.tensor([0, 1, 1]), torch.ones(2, dtype=torch.int32))
+    window, item = torch.export.Dim("windows"), torch.export.Dim("items")
+    shape = {0: window, 1: torch.export.Dim("longest", max=source.max_tokens)}
     names = [f"padded_{name}" for name in TOKEN_INPUTS]
-    return _export(PaddedClassifier(source, dtype), arguments, names, [shape] * len(arguments))
+    return _export(
+        PaddedClassifier(source, dtype),
+        (*tokens, *windows),
+        [*names, "has_windows", "window_item", "item_length"],
+        [shape, shape, shape, ({}, {0: window}, {0: item})],
+    )
 
 
 def _export_packed(source: Source, device: str, dtype: torch.dtype) -> ir.Model:
-    """The body on the tensors of `packed_front`, here of three items of 2, 3 and 3 tokens."""
-    token, item, group, longest, bound = (
-        torch.export.Dim(name) for name in ("tokens", "items", "groups", "longest", "bounds")
+    """The body on the tensors of `packed_front`, here of windows of 3, 2 and 3 tokens."""
+    token, window, item, group, longest, bound = (
+        torch.export.Dim(name)
+        for name in ("tokens", "windows", "items", "groups", "longest", "bounds")
     )
     tensors = {
         "packed_input_ids": ([5, 6, 7, 8, 9, 10, 11, 12], token),
         "packed_token_type_ids": ([0] * 8, token),
         "token_position": ([0, 1, 0, 1, 2, 0, 1, 2], token),
         "token_row": ([0, 0, 1, 1, 1, 2, 2, 2], token),
-        "item_first": ([2, 0, 5], item),
-        "item_row": ([1, 0, 2], item),
-        "item_count": ([3, 2, 3], item),
+        "window_first": ([2, 0, 5], window),
+        "window_row": ([1, 0, 2], window),
+        "window_tokens": ([3, 2, 3], window),
+        "has_windows": (True,),
+        "window_item": ([0, 1, 1], window),
+        "item_length": ([3, 5], item),
         "group_length": ([2, 3], group),
         "group_items": ([1, 2], group),
         "position": ([0, 1, 2], longest),
-        "token_offset": ([[0, 1, 3], [4, 5, 6], [7, 8, 2]], item, longest),
+        "token_offset": ([[0, 1, 3], [4, 5, 6], [7, 8, 2]], window, longest),
         "cumulative_sequence_length": ([0, 2, 5, 8], bound),
     }
     arguments, shapes = [], []
     for name in PACKED_INPUTS:
         values, *dimensions = tensors[name]
-        is_offset = name in ("token_offset", "cumulative_sequence_length")
-        arguments.append(torch.tensor(values, dtype=torch.int32 if is_offset else torch.int64))
+        is_short = name in ("item_length", "token_offset", "cumulative_sequence_length")
+        arguments.append(torch.tensor(values, dtype=torch.int32 if is_short else None))
         shapes.append(dict(enumerate(dimensions)))
     body = PackedClassifier(source, device, dtype)
     return _export(body, arguments, PACKED_INPUTS, [tuple(shapes)])
@@ -131,7 +146,9 @@ def _prepend(model: ir.Model, front: OnnxFunction, constants: Mapping[str, int])
 
     Inputs of the front that are named in `constants` become those INT64 scalars.
     """
-    graph = cast(ir.Model, ir.from_proto(front.to_model_proto())).graph
+    front_model = cast(ir.Model, ir.from_proto(front.to_model_proto()))
+    InlinePass()(front_model)
+    graph = front_model.graph
     inputs, outputs, nodes = list(graph.inputs), list(graph.outputs), list(graph)
     graph.inputs.clear()
     graph.outputs.clear()

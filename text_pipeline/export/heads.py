@@ -1,6 +1,7 @@
 """What the graph answers beside the label names: the model's logits and what follows from them."""
 
 import copy
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,11 +28,16 @@ class PaddedClassifier(nn.Module):
         self.activation = activation(source.model.config)
 
     def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        token_type_ids: torch.Tensor,
+        *windows: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        """INT64 [items, tokens] each -> scores, probabilities, logits, embedding, class order.
+        """INT64 [windows, tokens] each -> scores, probabilities, logits, embedding, class order.
 
         The embedding is the mean of the last hidden state over the attended tokens, of length 1.
+        Every window is an item, unless `windows` are the rest of what `padded_front` gives.
         """
         segments = {"token_type_ids": token_type_ids} if self.takes_segments else {}
         output = self.model(
@@ -45,7 +51,10 @@ class PaddedClassifier(nn.Module):
         weight = attention_mask.unsqueeze(-1).to(hidden.dtype)
         # A row of no tokens has no mean; 1 keeps it zero instead of NaN.
         mean = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
-        return ranked(output.logits.float(), self.activation, mean)
+        logits = output.logits.float()
+        if windows:
+            logits, mean = join_windows(logits, mean, attention_mask.sum(1), *windows)
+        return ranked(logits, self.activation, mean)
 
 
 def activation(config: "PretrainedConfig") -> nn.Module:
@@ -58,6 +67,24 @@ def activation(config: "PretrainedConfig") -> nn.Module:
     if config.problem_type == "regression" or config.num_labels == 1:
         return nn.Identity()
     return nn.Softmax(dim=-1)
+
+
+def join_windows(
+    logits: torch.Tensor,
+    pooled: torch.Tensor,
+    window_tokens: torch.Tensor,
+    has_windows: torch.Tensor,
+    window_item: torch.Tensor,
+    item_length: torch.Tensor,
+) -> Sequence[torch.Tensor]:
+    """What windows.JoinWindows makes of a body's logits and embeddings; for export only."""
+    return torch.onnx.ops.symbolic_multi_out(
+        "text_pipeline::JoinWindows",
+        (logits, pooled, window_tokens, has_windows, window_item, item_length),
+        dtypes=(logits.dtype, pooled.dtype),
+        shapes=[(item_length.shape[0], values.shape[1]) for values in (logits, pooled)],
+        version=1,
+    )
 
 
 def ranked(

@@ -1,8 +1,8 @@
 """The packed body: a Hugging Face encoder over the tokens of all items in one row, no padding.
 
 Linear layers and normalisations work on every token alone, so they need no change. Attention runs
-inside each item (attention.py); positions restart in every item; the classifier's own head then
-sees one token for each item: its first, or the mean of all.
+inside each window (attention.py); positions restart in every window; the classifier's own head then
+sees one token for each window: its first, or the mean of all.
 """
 
 import copy
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
-from text_pipeline.export.heads import activation, ranked
+from text_pipeline.export.heads import activation, join_windows, ranked
 from text_pipeline.export.relative import replace_deberta_attention, replace_mpnet_attention
 from text_pipeline.export.source import Source
 
@@ -22,9 +22,12 @@ PACKED_INPUTS = (
     "packed_token_type_ids",
     "token_position",
     "token_row",
-    "item_first",
-    "item_row",
-    "item_count",
+    "window_first",
+    "window_row",
+    "window_tokens",
+    "has_windows",
+    "window_item",
+    "item_length",
     "group_length",
     "group_items",
     "position",
@@ -96,7 +99,10 @@ class PackedClassifier(nn.Module):
         inputs = {"input_ids": input_ids, "position_ids": self._position_ids().unsqueeze(0)}
         if self.takes_segments:
             inputs["token_type_ids"] = self.batch["packed_token_type_ids"].unsqueeze(0)
-        return ranked(self.model(**inputs).logits.float(), self.activation, self.mean)
+        logits = self.model(**inputs).logits.float()
+        windows = ("window_tokens", "has_windows", "window_item", "item_length")
+        logits, mean = join_windows(logits, self.mean, *(self.batch[name] for name in windows))
+        return ranked(logits, self.activation, mean)
 
     def _position_ids(self) -> torch.Tensor:
         if self.model.config.model_type not in POSITIONS_BEHIND_PADDING:
@@ -105,8 +111,8 @@ class PackedClassifier(nn.Module):
         counted = (self.batch["packed_input_ids"] != padding).long()
         running = counted.cumsum(0)
         # The running count before each row's first token.
-        item_first, item_row = self.batch["item_first"], self.batch["item_row"]
-        first = torch.zeros_like(item_first).scatter(0, item_row, item_first)
+        window_first, window_row = self.batch["window_first"], self.batch["window_row"]
+        first = torch.zeros_like(window_first).scatter(0, window_row, window_first)
         before = (running - counted)[first][self.batch["token_row"]]
         return (running - before) * counted + padding
 
@@ -189,15 +195,15 @@ class PackedClassifier(nn.Module):
         return self.batch["position"][None, :, None]
 
     def _pool(self, module: nn.Module, args: Any, output: Any) -> Any:
-        """Hidden states [1, tokens, hidden] -> one for each item, [items, 1, hidden]."""
+        """Hidden states [1, tokens, hidden] -> one for each window, [windows, 1, hidden]."""
         is_tensor = isinstance(output, torch.Tensor)
         hidden = (output if is_tensor else output.last_hidden_state)[0]
-        row, count = self.batch["item_row"], self.batch["item_count"]
+        row, count = self.batch["window_row"], self.batch["window_tokens"]
         belongs = (row.unsqueeze(1) == self.batch["token_row"].unsqueeze(0)).float()
         # In fp32: a sum of many tokens.
         self.mean = belongs @ hidden.float() / count.unsqueeze(1)
         pools_mean = getattr(self.model.config, "classifier_pooling", "cls") == "mean"
-        pooled = self.mean.to(hidden.dtype) if pools_mean else hidden[self.batch["item_first"]]
+        pooled = self.mean.to(hidden.dtype) if pools_mean else hidden[self.batch["window_first"]]
         if is_tensor:
             return pooled.unsqueeze(1)
         output.last_hidden_state = pooled.unsqueeze(1)

@@ -15,7 +15,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from tests import tiny_models
+from tests import tiny_models, windowed
 from text_pipeline import corpus
 from text_pipeline.export import gate, graph, packed, source
 
@@ -126,6 +126,17 @@ def test_graph_equals_pytorch_in_an_emulation(built, name: str, precision: str) 
     feed = gate.ragged_feed(loaded.tokenizer, TEXTS, loaded.max_tokens)
     outputs = evaluator.run(list(gate.TENSOR_OUTPUTS), feed)
     _assert_equal(loaded, outputs, precision)
+
+
+@pytest.mark.parametrize("name", ["bert", "mpnet"])
+def test_windows_in_an_emulation(built, name: str) -> None:
+    loaded, path = built(name, "fp32")
+    evaluator = ReferenceEvaluator(onnx.load(path), new_ops=EMULATED)
+    items = [windowed.reference(loaded, text, 16, 5) for text in TEXTS]
+    outputs = evaluator.run(list(windowed.OUTPUTS), windowed.ragged_feed(items, False))
+    for output, found in zip(windowed.OUTPUTS, outputs, strict=True):
+        expected = np.stack([getattr(item, output) for item in items])
+        np.testing.assert_allclose(found, expected, atol=TOLERANCE["fp32"], rtol=1e-4)
 
 
 @pytest.mark.gpu

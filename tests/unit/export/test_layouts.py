@@ -9,7 +9,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from tests import tiny_models
+from tests import tiny_models, windowed
 from tests.unit.export.invariance import assert_batch_invariant
 from text_pipeline import corpus
 from text_pipeline.errors import TextPipelineError
@@ -103,6 +103,39 @@ def test_item_masked_altogether_is_finite_and_alone_in_it(built, name: str, layo
     second = slice(feed["item_length"][0], feed["item_length"][:2].sum())
     feed["attention_mask"][second] = 0
     for expected, found in zip(before, session.run(outputs, feed), strict=True):
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], atol=INVARIANCE)
+
+
+@pytest.mark.parametrize("is_one_request", [False, True], ids=["apart", "one request"])
+@pytest.mark.parametrize(("name", "layout"), GRAPHS)
+def test_windows_are_joined_to_their_weighted_mean(
+    built, name: str, layout: str, is_one_request: bool
+) -> None:
+    """Texts of one, two and many windows, the last one shorter, some of a few tokens."""
+    loaded, session = built(name, layout)
+    texts = ["a", "a " * 20, "word " * 90, TEXTS[0]]
+    items = [windowed.reference(loaded, text, 16, 5) for text in texts]
+    assert [min(len(item.windows), 3) for item in items[:3]] == [1, 2, 3]
+    for batch in (items, items[::-1], items[1:2]):
+        feed = windowed.ragged_feed(batch, is_one_request)
+        outputs = dict(
+            zip(windowed.OUTPUTS, session.run(list(windowed.OUTPUTS), feed), strict=True)
+        )
+        for output, found in outputs.items():
+            expected = np.stack([getattr(item, output) for item in batch])
+            np.testing.assert_allclose(found, expected, atol=INVARIANCE, rtol=INVARIANCE)
+
+
+@pytest.mark.parametrize(("name", "layout"), [g for g in GRAPHS if g[0] in ("bert", "roberta")])
+def test_masked_item_beside_windows_is_alone_in_it(built, name: str, layout: str) -> None:
+    loaded, session = built(name, layout)
+    items = [windowed.reference(loaded, text, 16) for text in ("word " * 40, "a", TEXTS[0])]
+    feed = windowed.ragged_feed(items, is_one_request=False)
+    before = session.run(list(windowed.OUTPUTS), feed)
+    start, length = feed["item_length"][:2]
+    feed["attention_mask"][start : start + length] = 0
+    for expected, found in zip(before, session.run(list(windowed.OUTPUTS), feed), strict=True):
         assert np.isfinite(found).all()
         np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], atol=INVARIANCE)
 
