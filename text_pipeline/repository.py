@@ -51,6 +51,8 @@ class StagedVersion:
     """Becomes `text_classifier_onnx/<version>`: `model.onnx`, `labels.txt` and the report."""
     tokenizer: Path
     """Becomes `text_tokenizer/<version>/tokenizer`."""
+    scratch: Path
+    """Becomes nothing."""
 
 
 class Repository:
@@ -155,27 +157,47 @@ class Repository:
             target = self.path / source.relative_to(STATIC_REPOSITORY)
             if not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target)
+                _copy(source, target)
 
     @contextmanager
     def publish(self, version: int) -> Iterator[StagedVersion]:
-        """Yields folders to fill and moves them into place; on an error nothing is left."""
-        self.create()
-        classifier, tokenizer = self.path / CLASSIFIER, self.path / TOKENIZER
-        # Triton takes only numbers for versions, so it never looks into a staging folder.
-        with tempfile.TemporaryDirectory(prefix=".export-", dir=classifier) as staging:
-            staged = StagedVersion(Path(staging) / "model", Path(staging) / "tokenizer")
-            staged.classifier.mkdir()
-            staged.tokenizer.mkdir()
-            yield staged
-            code = tokenizer / str(version)
-            code.mkdir(exist_ok=True)
-            for source in TOKENIZER_CODE:
-                if not (code / source.name).exists():
-                    shutil.copyfile(source, code / source.name)
-            # The classifier comes last: a version exists from the moment its model.onnx does.
-            _replace(staged.tokenizer, code / "tokenizer")
-            _replace(staged.classifier, classifier / str(version))
+        """Yields folders to fill and moves them into place; on an error nothing is left.
+
+        Raises TextPipelineError if they cannot be written, because the disk is full, for example.
+        """
+        before = set(self.path.iterdir()) if self.path.is_dir() else None
+        try:
+            self.create()
+            # Triton takes only numbers for versions, so it never looks into a staging folder.
+            with tempfile.TemporaryDirectory(
+                prefix=".export-", dir=self.path / CLASSIFIER
+            ) as staging:
+                staged = StagedVersion(*(Path(staging) / name for name in ("model", "tok", "tmp")))
+                for folder in (staged.classifier, staged.tokenizer, staged.scratch):
+                    folder.mkdir()
+                yield staged
+                self._move(staged, version)
+        except BaseException as error:
+            made = [self.path] if before is None else set(self.path.iterdir()) - before
+            for folder in made:
+                shutil.rmtree(folder, ignore_errors=True)
+            if reason := _reason_not_written(error):
+                raise TextPipelineError(
+                    f"{self.path} cannot be written ({reason}): nothing was published; make room "
+                    "there or choose another --repository"
+                ) from error
+            raise
+
+    def _move(self, staged: StagedVersion, version: int) -> None:
+        """Puts a complete version into place."""
+        code = self.path / TOKENIZER / str(version)
+        code.mkdir(exist_ok=True)
+        for source in TOKENIZER_CODE:
+            if not (code / source.name).exists():
+                _copy(source, code / source.name)
+        # The classifier comes last: a version exists from the moment its model.onnx does.
+        _replace(staged.tokenizer, code / "tokenizer")
+        _replace(staged.classifier, self.path / CLASSIFIER / str(version))
 
 
 def version_policy(versions: Sequence[int]) -> str:
@@ -197,10 +219,32 @@ def _replace(source: Path, target: Path) -> None:
     source.rename(target)
 
 
+def _copy(source: Path, target: Path) -> None:
+    """Copies a file so that a full disk leaves none, rather than a part of it."""
+    try:
+        shutil.copyfile(source, target)
+    except OSError:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _reason_not_written(error: BaseException) -> str | None:
+    """Why a file could not be written; None if that is not what happened."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.strerror
+    # The tokenizers library, in Rust, has no error class for it.
+    found = re.fullmatch(r"(.+) \(os error \d+\)", str(error))
+    return found[1] if found else None
+
+
 def _write(path: Path, text: str) -> None:
     """Replaces a file as a whole, and only if that changes it: Triton reloads what was touched."""
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return
     temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise TextPipelineError(f"{path} cannot be written: {error.strerror}") from error

@@ -8,6 +8,7 @@ import pytest
 from tests import tiny_models
 from tests.integration.protocols import infer, label
 from text_pipeline import corpus
+from text_pipeline.export import graph
 from text_pipeline.export.exporter import export_model
 from text_pipeline.export.gate import pytorch_outputs
 from text_pipeline.export.source import load
@@ -16,11 +17,20 @@ from text_pipeline.repository import Repository
 LABELS = [f"class {n}" for n in range(11)]
 
 
-@pytest.mark.parametrize("make", [tiny_models.bert, tiny_models.roberta], ids=["BERT", "RoBERTa"])
-def test_exported_model_answers_as_in_pytorch(tmp_path: Path, make, serve_repository) -> None:
+@pytest.mark.parametrize(
+    ("make", "embedded_bytes", "files"),
+    [(tiny_models.bert, graph.EMBEDDED_BYTES, 1), (tiny_models.roberta, 10_000, 2)],
+    ids=["BERT", "RoBERTa, its weights beside the graph as those of a large model"],
+)
+def test_exported_model_answers_as_in_pytorch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve_repository, make, embedded_bytes: int,
+    files: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(graph, "EMBEDDED_BYTES", embedded_bytes)
     model = make(tmp_path / "model", **tiny_models.labelled(LABELS))
     repository = Repository(tmp_path / "repository")
     export_model(str(model), repository)
+    assert len(list(repository.path.glob("text_classifier_onnx/1/model.onnx*"))) == files
     reference = load(str(model))
     texts = ["", "<pad> [PAD] typed", "word " * 300, *corpus.mixed(20, seed=5)]
     with serve_repository(repository.path) as server:

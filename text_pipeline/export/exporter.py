@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-import onnx_ir as ir
 import torch
 import transformers
 
@@ -64,6 +63,8 @@ def export_model(
     with quiet_libraries(), _directory_of(model_id) as directory:
         progress(f"loading {model_id}")
         loaded = source.load(directory, max_tokens)
+        gate_texts = gate.gate_texts(loaded, texts)
+        gate.check_model(loaded, gate_texts)
         layout = _choose_layout(loaded, layout, device, progress)
         with repository.publish(version) as staged:
             path = staged.classifier / GRAPH
@@ -74,12 +75,9 @@ def export_model(
                 checked_on = "cpu"
                 if layout == "packed":
                     progress("no GPU here: the same graph is checked with the attention for CPU")
-                    checked = path.with_name("twin.onnx")
+                    checked = staged.scratch / GRAPH
                     _build(loaded, checked, layout, "cpu", precision, texts)
-            gate_texts = gate.gate_texts(loaded, texts)
             report = gate.check(loaded, checked, gate_texts, tolerance, min_agreement)
-            if checked != path:
-                checked.unlink()
             # The tokenizer step takes its limit from here.
             loaded.tokenizer.model_max_length = loaded.max_tokens
             loaded.tokenizer.save_pretrained(staged.tokenizer)
@@ -125,8 +123,8 @@ def _build(
     if is_int8:
         # Spread over all texts, for a file may be sorted.
         chosen = gate.gate_texts(loaded, texts[:: max(1, len(texts) // CALIBRATION_TEXTS)])
-        int8.quantize(model, gate.single_feeds(loaded, chosen))
-    ir.save(model, path)
+        int8.quantize(model, gate.single_feeds(loaded, chosen), path.parent)
+    graph.save(model, path)
 
 
 def _providers() -> list[str]:
@@ -174,9 +172,8 @@ def quiet_libraries() -> Iterator[None]:
     verbosity = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    exporter_log = logging.getLogger("torch.onnx")
-    level = exporter_log.level
-    exporter_log.setLevel(logging.ERROR)
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -184,4 +181,4 @@ def quiet_libraries() -> Iterator[None]:
     finally:
         transformers.logging.set_verbosity(verbosity)
         transformers.logging.enable_progress_bar()
-        exporter_log.setLevel(level)
+        logging.disable(disabled)

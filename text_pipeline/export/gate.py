@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from text_pipeline.errors import ExportRejectedError
+from text_pipeline.errors import ExportRejectedError, TextPipelineError
 from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS, PaddedClassifier
 from text_pipeline.export.source import Source
 
@@ -36,6 +36,10 @@ ODD_TEXTS = (
     "[SEP] [PAD] </s> <pad>",
 )
 BATCH_SIZE = 16
+ASKED = 16
+"""Texts, or a few more, that show whether a model answers at all."""
+CONSTANT = 1e-6
+"""Logits that differ by less, as a part of the largest, are the same: fp32's rounding."""
 
 Text = str | tuple[str, str]
 Outputs = dict[str, np.ndarray]
@@ -67,6 +71,23 @@ class GateReport:
         return (
             f"{self.label_agreement:.1%} of {self.texts} labels agree; "
             f"largest differences: {differences}"
+        )
+
+
+def check_model(source: Source, texts: Sequence[str]) -> None:
+    """Raises TextPipelineError if PyTorch itself answers nothing, or everything the same."""
+    asked = texts[:: max(1, len(texts) // ASKED)]
+    logits = np.stack([outputs["logits"] for outputs in pytorch_outputs(source, asked)])
+    if not np.isfinite(logits).all():
+        raise TextPipelineError(
+            "the model's logits are not numbers (NaN or infinite), in PyTorch, too: its weights "
+            "are broken; train it or download it again"
+        )
+    spread = np.ptp(logits, axis=0).max()
+    if len(asked) > 1 and spread <= CONSTANT * max(1.0, np.abs(logits).max()):
+        raise TextPipelineError(
+            f"the model's logits are the same for {len(asked)} texts, in PyTorch, too: it has "
+            "learnt nothing, or its weights are lost; train it or download it again"
         )
 
 
@@ -136,7 +157,15 @@ def graph_outputs(
     for start in range(0, len(texts), batch_size):
         batch = texts[start : start + batch_size]
         feed = ragged_feed(source.tokenizer, batch, source.max_tokens)
-        outputs = session.run(names, feed)
+        try:
+            outputs = session.run(names, feed)
+        except Exception as error:
+            # ONNX Runtime's errors have no class of their own in common.
+            lengths = feed["item_length"]
+            raise ExportRejectedError(
+                f"the graph cannot run {len(batch)} texts of {lengths.min()} to {lengths.max()} "
+                f"tokens; has its exporter fixed a dimension? ({error})"
+            ) from error
         for row in range(len(batch)):
             yield {name: output[row] for name, output in zip(names, outputs, strict=True)}
 
@@ -176,4 +205,6 @@ def _same_best_label(source: Source, expected: Mapping, found: Mapping) -> bool:
 
 def _distance(expected: np.ndarray, found: np.ndarray) -> float:
     """Largest absolute difference, relative to the largest expected value where that exceeds 1."""
-    return float(np.abs(expected - found).max() / max(1.0, np.abs(expected).max()))
+    distance = float(np.abs(expected - found).max() / max(1.0, np.abs(expected).max()))
+    # NaN would be no larger than any limit.
+    return distance if np.isfinite(distance) else float("inf")

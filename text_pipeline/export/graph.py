@@ -6,6 +6,9 @@ names. The body is *packed* (packed.py) or *padded* (PaddedClassifier in heads.p
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
 from typing import Any, cast
 
 import onnx_ir as ir
@@ -20,6 +23,7 @@ from onnx_ir.passes.common import (
 from onnxscript.values import OnnxFunction
 from torch import nn
 
+from text_pipeline.errors import TextPipelineError
 from text_pipeline.export.attention import OPERATORS
 from text_pipeline.export.front import packed_front, padded_front
 from text_pipeline.export.fusion import fuse
@@ -31,6 +35,14 @@ from text_pipeline.export.windows import JoinWindows
 OPSET = 21
 IR_VERSION = 10
 """What ONNX Runtime 1.19 and later, and so every container since 24.10, can load."""
+
+EMBEDDED_BYTES = 2**31 - 2**24
+"""Weights of at most so many bytes lie in the file of the graph: protobuf ends at 2 GiB."""
+
+_CAUSE_IN_THE_MODEL = (
+    "the model's code decides something by the size or the content of its inputs, which a graph "
+    "cannot: try another version of transformers"
+)
 
 LAYOUTS = ("packed", "padded")
 PRECISIONS = {"cpu": ("fp32", "int8"), "gpu": ("fp16", "fp32")}
@@ -66,7 +78,25 @@ def build(source: Source, layout: str, device: str = "cpu", precision: str = "fp
     model.opset_imports["com.microsoft"] = 1
     model.ir_version = IR_VERSION
     model.graph.name = "text_classifier_onnx"
+    _check_dimensions(model)
     return model
+
+
+def save(model: ir.Model, path: Path) -> None:
+    """Writes a graph; weights too large for it go into a file beside it, `model.onnx.data`."""
+    weights = (value.const_value for value in model.graph.initializers.values())
+    size = sum(weight.nbytes for weight in weights if weight is not None)
+    ir.save(model, path, external_data=f"{path.name}.data" if size > EMBEDDED_BYTES else None)
+
+
+def _check_dimensions(model: ir.Model) -> None:
+    """Raises TextPipelineError if torch.export has fixed how many items the graph takes."""
+    for output in model.graph.outputs:
+        if output.shape is not None and isinstance(output.shape[0], int):
+            raise TextPipelineError(
+                f"the graph answers {output.shape[0]} items, whatever it gets: its exporter has "
+                f"fixed a dimension; {_CAUSE_IN_THE_MODEL}"
+            )
 
 
 def _export_padded(source: Source, dtype: torch.dtype) -> ir.Model:
@@ -126,19 +156,32 @@ def _export(
     input_names: Sequence[str],
     dynamic_shapes: Sequence[Any],
 ) -> ir.Model:
-    program = torch.onnx.export(
-        body.eval(),
-        tuple(arguments),
-        dynamo=True,
-        opset_version=OPSET,
-        input_names=input_names,
-        output_names=[*TENSOR_OUTPUTS, "class_order"],
-        dynamic_shapes=tuple(dynamic_shapes),
-        verbose=False,
-    )
+    try:
+        with redirect_stderr(StringIO()):  # torch prints there the code that it could not export
+            program = torch.onnx.export(
+                body.eval(),
+                tuple(arguments),
+                dynamo=True,
+                opset_version=OPSET,
+                input_names=input_names,
+                output_names=[*TENSOR_OUTPUTS, "class_order"],
+                dynamic_shapes=tuple(dynamic_shapes),
+                verbose=False,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        raise TextPipelineError(
+            f"torch.onnx cannot export this model ({_cause(error)}); {_CAUSE_IN_THE_MODEL}"
+        ) from error
     if program is None:
         raise RuntimeError("torch.onnx.export returned no program")
     return program.model
+
+
+def _cause(error: BaseException) -> str:
+    """The first sentence of what began it; the exporter's own advice fills a page."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
 
 
 def _prepend(model: ir.Model, front: OnnxFunction, constants: Mapping[str, int]) -> None:

@@ -14,8 +14,10 @@ and biases take back, without loss in fp32:
   steps.
 """
 
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -25,6 +27,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnx_ir.tape import Tape
 
 from text_pipeline.errors import TextPipelineError
+from text_pipeline.export.graph import save
 
 SMOOTHING = 0.8
 """How much of the difficulty goes from activations to weights, 0 to 1.
@@ -69,11 +72,12 @@ class Quantized:
     """Both FP32 [n]."""
 
 
-def quantize(model: ir.Model, calibration: Iterable[Feed]) -> int:
+def quantize(model: ir.Model, calibration: Iterable[Feed], folder: Path | None = None) -> int:
     """Rewrites a complete fp32 graph in place and returns the number of products it changed.
 
-    `calibration` are inputs of the graph; real texts, for the ranges of its hidden states. Raises
-    TextPipelineError if nothing is large enough.
+    `calibration` are inputs of the graph; real texts, for the ranges of its hidden states. The
+    graph lies in `folder` meanwhile, by default that for temporary files. Raises TextPipelineError
+    if nothing is large enough.
     """
     products: dict[ir.Value, list[ir.Node]] = {}
     for node in model.graph:
@@ -84,7 +88,7 @@ def quantize(model: ir.Model, calibration: Iterable[Feed]) -> int:
             f"--precision int8: no weights of at least {LEAST_ELEMENTS} elements: use fp32"
         )
     normalised = [x for x in products if _operator(x) == "LayerNormalization"]
-    ranges = dict(zip(normalised, _ranges(model, normalised, calibration), strict=True))
+    ranges = dict(zip(normalised, _ranges(model, normalised, calibration, folder), strict=True))
     for x, nodes in products.items():
         quantized = _quantize_input(model.graph, x, nodes, ranges.get(x))
         for node in nodes:
@@ -105,15 +109,20 @@ def _is_large_product(node: ir.Node) -> bool:
     return weight is not None and len(weight.shape) == 2 and weight.size >= LEAST_ELEMENTS
 
 
-def _ranges(model: ir.Model, values: Sequence[ir.Value], feeds: Iterable[Feed]) -> list[Range]:
+def _ranges(
+    model: ir.Model, values: Sequence[ir.Value], feeds: Iterable[Feed], folder: Path | None
+) -> list[Range]:
     """The range of each value over all feeds."""
     if not values:
         return []
     outputs = len(model.graph.outputs)
     model.graph.outputs.extend(values)
-    serialized = ir.to_proto(model).SerializeToString()
+    # A file, for no message in memory holds more than 2 GB.
+    with tempfile.TemporaryDirectory(dir=folder) as directory:
+        path = Path(directory) / "calibration.onnx"
+        save(model, path)
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     del model.graph.outputs[outputs:]
-    session = onnxruntime.InferenceSession(serialized, providers=["CPUExecutionProvider"])
     names = [value.name for value in values]
     lows = [np.array(np.inf, np.float32)] * len(values)
     highs = [np.array(-np.inf, np.float32)] * len(values)

@@ -3,9 +3,11 @@
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 from text_pipeline.errors import TextPipelineError
+from text_pipeline.export import folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -41,11 +43,11 @@ class Source:
 def load(model_id: str, max_tokens: int | None = None) -> Source:
     """Loads a local directory or a hub id; raises TextPipelineError with the cause in one line."""
     import transformers
+    from safetensors import SafetensorError
 
-    if not Path(model_id).is_dir() and (
-        model_id.startswith((".", "/")) or model_id.count("/") != 1
-    ):
-        raise TextPipelineError(f"{model_id}: no such directory, and not a hub id (owner/name)")
+    is_hub_id = not model_id.startswith((".", "/")) and model_id.count("/") == 1
+    if Path(model_id).exists() or not is_hub_id:
+        folder.check(Path(model_id))
     try:
         config = transformers.AutoConfig.from_pretrained(model_id)
         _check_architecture(model_id, config.architectures or [])
@@ -55,16 +57,30 @@ def load(model_id: str, max_tokens: int | None = None) -> Source:
             ignore_mismatched_sizes=True,  # reported below, with both shapes
             output_loading_info=True,
         )
+    except (OSError, ValueError, RuntimeError, EOFError, UnpicklingError, SafetensorError) as error:
+        raise TextPipelineError(f"{model_id}: {_reason(error)}") from error
+    _check_weights(model_id, info)
+    try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(model_id)
     except (OSError, ValueError) as error:
-        raise TextPipelineError(f"{model_id}: {' '.join(str(error).split())}") from error
-    _check_weights(model_id, info)
+        raise TextPipelineError(
+            f"{model_id}: has no tokenizer that can be loaded (tokenizer.json): "
+            f"{' '.join(str(error).split())}"
+        ) from error
     if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
         raise TextPipelineError(f"{model_id}: has no fast tokenizer (tokenizer.json)")
     _check_vocabulary(model_id, model, tokenizer)
     limit = usable_tokens(model, tokenizer, max_tokens)
     labels = labels_in_order(model.config.id2label)
     return Source(model.eval(), tokenizer, labels, limit)
+
+
+def _reason(error: Exception) -> str:
+    """What transformers says itself; what the files' readers say fills a page, and names none."""
+    text = " ".join(str(error).split())
+    if isinstance(error, ValueError) or (isinstance(error, OSError) and error.errno is None):
+        return text
+    return f"its weights cannot be read ({text.split('. ')[0]}): download them again"
 
 
 def labels_in_order(id2label: dict[int | str, str]) -> list[str]:
@@ -112,13 +128,19 @@ def _check_architecture(model_id: str, architectures: list[str]) -> None:
     if not any(name.endswith("ForSequenceClassification") for name in architectures):
         raise TextPipelineError(
             f"{model_id}: architectures in config.json is {architectures}, "
-            "expected one that ends in ForSequenceClassification"
+            "expected one that ends in ForSequenceClassification: train it as a classifier first"
         )
 
 
 def _check_vocabulary(
     model_id: str, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast"
 ) -> None:
+    # Without any of its files, transformers makes a tokenizer of nothing.
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise TextPipelineError(
+            f"{model_id}: has no tokenizer (tokenizer.json): add that of the model from which it "
+            "was trained"
+        )
     rows = len(model.get_input_embeddings().weight)  # type: ignore[arg-type]
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if largest >= rows:
