@@ -125,6 +125,31 @@ def check(repository: Path, called: str | None) -> None:
 
 
 @commands.command()
+@click.option(
+    "--repository",
+    type=click.Path(path_type=Path),
+    default="model_repository",
+    help="Model repository to look into.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+def inspect(repository: Path, as_json: bool) -> None:
+    """Show what is in a model repository: versions, labels, limits, sizes, what is damaged."""
+    import dataclasses
+    import json
+
+    from rich.console import Console
+
+    from text_pipeline import display, inspection
+    from text_pipeline.repository import Repository
+
+    content = inspection.inspect(Repository(repository))
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(content), indent=2, ensure_ascii=False))
+    else:
+        display.print_content(content, Console())
+
+
+@commands.command()
 @click.option("--url", default="127.0.0.1:8000", help="The server's HTTP endpoint.")
 @click.option(
     "--timeout",

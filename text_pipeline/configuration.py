@@ -49,11 +49,14 @@ class Settings:
 def read(repository: Path, model: str, name: str) -> model_config_pb2.ModelConfig:
     """The configuration that Triton takes with --model-config-name=`name`."""
     path = repository / model / "configs" / f"{name}.pbtxt"
-    if not path.is_file():
-        path = repository / model / "config.pbtxt"
+    return parse(path if path.is_file() else repository / model / "config.pbtxt")
+
+
+def parse(path: Path) -> model_config_pb2.ModelConfig:
+    """A config.pbtxt; raises TextPipelineError with its name."""
     try:
         return text_format.Parse(path.read_text(encoding="utf-8"), model_config_pb2.ModelConfig())
-    except (OSError, text_format.ParseError) as error:
+    except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
         raise TextPipelineError(f"{path}: {error}") from None
 
 

@@ -8,6 +8,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from text_pipeline.inspection import Content, Version
 from text_pipeline.records import Record, RecordFile
 
 TABLE_ROWS = 100
@@ -29,12 +30,16 @@ def _cells(row: Record) -> tuple[str, ...]:
     others = zip(row["labels"][1:4], row["scores"][1:4], strict=True)
     text = " ".join(" / ".join(filter(None, (row["text"], row.get("text_pair")))).split())
     return (
-        text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 1] + "…",
+        _shortened(text),
         row["label"],
         f"{row['score']:.3f}",
         ", ".join(f"{label} {score:.2f}" for label, score in others),
         f"{row['token_count']}{' (cut)' if row['truncated'] else ''}",
     )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 1] + "…"
 
 
 def _plain(cell: str) -> Text:
@@ -60,3 +65,47 @@ def with_progress(
         for done, result in enumerate(results, start=1):
             bar.update(task, completed=source.bytes_read, done=done)
             yield result
+
+
+def print_content(content: Content, console: Console) -> None:
+    """Prints what is in a repository: a line for the whole, a block for every version."""
+    used = content.version_in_use
+    state = f"version {used} is in use" if used else "which version is in use cannot be told"
+    names = ", ".join(["config.pbtxt", *content.configurations])
+    console.print(_plain(f"{content.path}: {state}; configurations: {names}"), soft_wrap=True)
+    for problem in content.problems:
+        console.print(_plain(f"damaged: {problem}"), style="red", soft_wrap=True)
+    for version in content.versions:
+        state = ", in use" if version.in_use else ", loaded" if version.is_loaded else ""
+        console.print(f"\nversion {version.number}{state}", style="bold")
+        for name, value in _version_rows(version):
+            style = "red" if name == "damaged" else None
+            console.print(_plain(f"  {name:<11}{value}"), style=style, soft_wrap=True)
+
+
+def _version_rows(version: Version) -> Iterator[tuple[str, str]]:
+    report, gate = version.report, version.report.get("gate", {})
+    if report:
+        yield "model", f"{report.get('model')} ({report.get('architecture')})"
+        yield (
+            "graph",
+            f"{report.get('layout')}, {report.get('precision')} for {report.get('device')}",
+        )
+        pairs = ", also pairs" if report.get("takes_pairs") else ""
+        yield "takes", f"up to {report.get('max_tokens')} tokens{pairs}"
+    if version.labels:
+        yield "labels", f"{len(version.labels)}: {_shortened(', '.join(version.labels))}"
+    if gate:
+        differences = gate.get("max_difference", {})
+        largest = max(differences, key=differences.__getitem__, default="")
+        yield (
+            "checked",
+            f"{gate.get('label_agreement', 0):.1%} of {gate.get('texts')} labels as in PyTorch; "
+            f"largest difference {differences.get(largest, 0):.2g} ({largest}), "
+            f"limit {gate.get('tolerance'):g}; on {gate.get('checked_on')}",
+        )
+    if report:
+        made = ", ".join(f"{name} {number}" for name, number in report.get("versions", {}).items())
+        yield "made with", made
+    yield "size", f"{version.bytes / 1e6:.1f} MB"
+    yield from (("damaged", problem) for problem in version.problems)

@@ -6,6 +6,7 @@ classifier name those to load: the one in use and the one before it, which goes 
 Triton has changed the ensembles, and to which a rollback returns.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -23,7 +24,9 @@ ENSEMBLE = "text_pipeline_ensemble"
 EMBEDDING_ENSEMBLE = "text_embedding_ensemble"
 STEPS = (TOKENIZER, CLASSIFIER)
 ENSEMBLES = (ENSEMBLE, EMBEDDING_ENSEMBLE)
+GRAPH = "model.onnx"
 LABELS = "labels.txt"
+REPORT = "export.json"
 TURN = "turn"
 """The resource of Triton's rate limiter that tokenizer and classifier share."""
 
@@ -65,7 +68,7 @@ class Repository:
         """The published versions, ascending."""
         return sorted(
             int(model.parent.name)
-            for model in (self.path / CLASSIFIER).glob("*/model.onnx")
+            for model in (self.path / CLASSIFIER).glob(f"*/{GRAPH}")
             if model.parent.name.isdecimal()
         )
 
@@ -198,6 +201,11 @@ class Repository:
         # The classifier comes last: a version exists from the moment its model.onnx does.
         _replace(staged.tokenizer, code / "tokenizer")
         _replace(staged.classifier, self.path / CLASSIFIER / str(version))
+
+
+def sha256(path: Path) -> str:
+    """Of a file's content, in hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def version_policy(versions: Sequence[int]) -> str:

@@ -1,6 +1,5 @@
 """One export from start to end: load, build the graph, check it, publish it."""
 
-import hashlib
 import json
 import logging
 import tempfile
@@ -18,15 +17,12 @@ from text_pipeline.default_model import build as default_model
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import gate, graph, int8, source
 from text_pipeline.export.packed import reason_not_packed
-from text_pipeline.repository import LABELS, Repository
+from text_pipeline.repository import GRAPH, LABELS, REPORT, Repository, sha256
 
 DEFAULT_MODEL = "default"
 """The model id of this project's own news classifier."""
 
 CALIBRATION_TEXTS = 64
-
-GRAPH = "model.onnx"
-REPORT = "export.json"
 
 
 def export_model(
@@ -81,18 +77,18 @@ def export_model(
             # The tokenizer step takes its limit from here.
             loaded.tokenizer.model_max_length = loaded.max_tokens
             loaded.tokenizer.save_pretrained(staged.tokenizer)
-            tokenizer_file = staged.tokenizer / "tokenizer.json"
             content = {
                 "model": model_id,
                 "architecture": type(loaded.model).__name__,
                 "labels": len(loaded.labels),
                 "max_tokens": loaded.max_tokens,
                 "takes_pairs": loaded.takes_pairs,
-                "tokenizer_sha256": hashlib.sha256(tokenizer_file.read_bytes()).hexdigest(),
+                "tokenizer_sha256": sha256(staged.tokenizer / "tokenizer.json"),
                 "layout": layout,
                 "device": device,
                 "precision": precision,
                 "gate": asdict(report) | {"checked_on": checked_on},
+                "bytes": {f.name: f.stat().st_size for f in sorted(staged.classifier.iterdir())},
                 "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
             }
             text = json.dumps(content, indent=2, ensure_ascii=False)
