@@ -88,7 +88,7 @@ def made_files():
 
 
 def test_every_command_works_as_shown() -> None:
-    serve, first_request, many, protocol, own_model, int8, development = SHELL
+    serve, first_request, many, protocol, own_model, look, int8, development = SHELL
     assert development == RUN_BY_CI
     regions = set(Path("/dev/shm").iterdir())
     server = Running(serve)
@@ -116,6 +116,10 @@ def test_every_command_works_as_shown() -> None:
         elsewhere = first_request.replace(":8000", ":9000")
         assert json.loads(shell(elsewhere))["labels"][0].startswith("LABEL_")
         assert "stopped" in own.interrupt()
+
+        shown = shell(look)
+        assert "version 1 is in use" in shown and "damaged" not in shown
+        assert re.search(r"^ok +ports +http 9000, grpc 9001", shown, re.MULTILINE)
 
         assert "int8 for cpu" in shell(int8)
         own = Running(serve_own.replace("my-repository", "int8-repository"))

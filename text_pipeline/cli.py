@@ -150,6 +150,26 @@ def inspect(repository: Path, as_json: bool) -> None:
 
 
 @commands.command()
+@click.option("--http-port", default=DEFAULT_PORTS["http"], type=click.IntRange(1, 65535))
+@click.option("--grpc-port", default=DEFAULT_PORTS["grpc"], type=click.IntRange(1, 65535))
+@click.option("--metrics-port", default=DEFAULT_PORTS["metrics"], type=click.IntRange(1, 65535))
+def doctor(http_port: int, grpc_port: int, metrics_port: int) -> None:
+    """Check whether this machine can run the server, with and without containers.
+
+    Fails if something stops `serve` on CPU; what only containers, GPUs or int8 need is a note.
+    """
+    from rich.console import Console
+
+    from text_pipeline import display
+    from text_pipeline.doctor import examine
+
+    findings = examine({"http": http_port, "grpc": grpc_port, "metrics": metrics_port})
+    display.print_findings(findings, Console())
+    if stops := [finding.subject for finding in findings if finding.stops]:
+        raise TextPipelineError(f"the server cannot start here: see {', '.join(stops)}")
+
+
+@commands.command()
 @click.option("--url", default="127.0.0.1:8000", help="The server's HTTP endpoint.")
 @click.option(
     "--timeout",

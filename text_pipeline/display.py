@@ -1,6 +1,6 @@
 """What people see on a terminal: tables of answers, and how far an input has been read."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from rich.console import Console
@@ -8,6 +8,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from text_pipeline.doctor import Finding
 from text_pipeline.inspection import Content, Version
 from text_pipeline.records import Record, RecordFile
 
@@ -109,3 +110,13 @@ def _version_rows(version: Version) -> Iterator[tuple[str, str]]:
         yield "made with", made
     yield "size", f"{version.bytes / 1e6:.1f} MB"
     yield from (("damaged", problem) for problem in version.problems)
+
+
+def print_findings(findings: Sequence[Finding], console: Console) -> None:
+    """Prints what a machine has: what stops a start in red, what only lacks in yellow."""
+    for finding in findings:
+        style = "red" if finding.stops else "yellow" if finding.problem else None
+        mark = "stops" if finding.stops else "note" if finding.problem else "ok"
+        problem = f": {finding.problem}" if finding.problem else ""
+        line = f"{mark:<6} {finding.subject:<18}{finding.found}{problem}"
+        console.print(_plain(line), style=style, soft_wrap=True)

@@ -32,11 +32,7 @@ def create(directory: Path) -> Layout:
     """
     wheel = _wheel()
     server = wheel / "pytriton" / "tritonserver"
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if not SUPPORTED_PYTHONS[0] <= sys.version_info[:2] <= SUPPORTED_PYTHONS[1]:
-        raise TextPipelineError(
-            f"Python {version} cannot run the wheel's Triton server: use Python 3.10 to 3.12"
-        )
+    version, library = running_python()
     python = directory / "python"
     python.mkdir(parents=True)
     for source in (
@@ -46,7 +42,7 @@ def create(directory: Path) -> Layout:
     ):
         shutil.copy(source, python)
     shutil.copytree(OWN_BACKENDS, directory, dirs_exist_ok=True)
-    libraries = [wheel / "nvidia_pytriton.libs", _libpython(version).parent]
+    libraries = [wheel / "nvidia_pytriton.libs", library.parent]
     return Layout(server / "bin" / "tritonserver", directory, _environment(libraries))
 
 
@@ -58,16 +54,13 @@ def installed(triton: Path) -> Layout:
     return Layout(binary, triton / "backends", _environment([triton / "lib"]))
 
 
-def _wheel() -> Path:
-    spec = importlib.util.find_spec("pytriton")
-    if spec is None or not spec.submodule_search_locations:
+def running_python() -> tuple[str, Path]:
+    """This Python's version, "3.x", and its shared library; raises if the stub cannot embed it."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if not SUPPORTED_PYTHONS[0] <= sys.version_info[:2] <= SUPPORTED_PYTHONS[1]:
         raise TextPipelineError(
-            "the package nvidia-pytriton is not installed: pip install 'text-pipeline[server]'"
+            f"Python {version} cannot run the wheel's Triton server: use Python 3.10 to 3.12"
         )
-    return Path(spec.submodule_search_locations[0]).parent
-
-
-def _libpython(version: str) -> Path:
     name = f"libpython{version}.so.1.0"
     for key in ("LIBDIR", "LIBPL"):
         directory = Path(sysconfig.get_config_var(key) or "/nonexistent")
@@ -76,11 +69,20 @@ def _libpython(version: str) -> Path:
             directory / (sysconfig.get_config_var("MULTIARCH") or "") / name,
         ):
             if candidate.exists():
-                return candidate
+                return version, candidate
     raise TextPipelineError(
         f"{name} not found: the server's Python models need this Python's shared library "
         f"(Debian and Ubuntu: apt-get install libpython{version})"
     )
+
+
+def _wheel() -> Path:
+    spec = importlib.util.find_spec("pytriton")
+    if spec is None or not spec.submodule_search_locations:
+        raise TextPipelineError(
+            "the package nvidia-pytriton is not installed: pip install 'text-pipeline[server]'"
+        )
+    return Path(spec.submodule_search_locations[0]).parent
 
 
 def _environment(libraries: list[Path]) -> dict[str, str]:
