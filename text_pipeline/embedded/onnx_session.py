@@ -44,7 +44,7 @@ def open_session(
 
 
 def session_options(config: Mapping[str, Any]) -> onnxruntime.SessionOptions:
-    """Threads, execution mode and graph optimization level of the configuration.
+    """Threads, memory, execution mode and graph optimization level of the configuration.
 
     `intra_op_thread_count` 0 or absent is this instance's share of the usable cores, at least 1:
     ONNX Runtime's own default would give every instance a thread per core.
@@ -61,6 +61,8 @@ def session_options(config: Mapping[str, Any]) -> onnxruntime.SessionOptions:
     # 357 and 385; two such processes together 323 and 475.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.inter_op_num_threads = parameter(config, "inter_op_thread_count")
+    options.enable_cpu_mem_arena = parameter(config, "enable_mem_arena", 1) != 0
+    options.enable_mem_pattern = parameter(config, "enable_mem_pattern", 1) != 0
     options.execution_mode = _choice(
         "parameter execution_mode", parameter(config, "execution_mode"), _EXECUTION_MODES
     )
@@ -97,9 +99,9 @@ def _choice(name: str, value: int, choices: Mapping[int, Any]) -> Any:
     return choices[value]
 
 
-def parameter(config: Mapping[str, Any], key: str) -> int:
-    """The value of a parameter that is a whole number, 0 where it is absent."""
-    value = config.get("parameters", {}).get(key, {}).get("string_value", "0")
+def parameter(config: Mapping[str, Any], key: str, default: int = 0) -> int:
+    """The value of a parameter that is a whole number."""
+    value = config.get("parameters", {}).get(key, {}).get("string_value", str(default))
     if not value.isdecimal():
         raise ConfigurationError(f"parameter {key}: expected a whole number, got {value!r}")
     return int(value)

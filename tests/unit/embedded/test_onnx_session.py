@@ -49,6 +49,16 @@ def test_thread_counts_that_are_given_are_used() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "kept"), [({}, True), ({"value": "1"}, True), ({"value": "0"}, False)]
+)
+def test_memory_is_kept_unless_the_configuration_says_otherwise(given: dict, kept: bool) -> None:
+    names = ("enable_mem_arena", "enable_mem_pattern")
+    config = parameters(**{name: value for name in names for value in given.values()})
+    options = onnx_session.session_options(config)
+    assert (options.enable_cpu_mem_arena, options.enable_mem_pattern) == (kept, kept)
+
+
+@pytest.mark.parametrize(
     ("level", "expected"),
     [
         (-1, "ORT_ENABLE_BASIC"),
