@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from text_pipeline import control
-from text_pipeline.embedded import layout, ports, probe
+from text_pipeline.embedded import guard, layout, ports, probe
 from text_pipeline.embedded.log import ServerLog
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository import TURN, Repository
@@ -75,6 +75,7 @@ class EmbeddedServer:
         # A prefix of its own, so that what a killed server leaves in /dev/shm can be told apart.
         self.shared_memory_prefix = f"text_pipeline_{uuid.uuid4().hex[:12]}_"
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
 
     @property
     def http_url(self) -> str:
@@ -134,6 +135,8 @@ class EmbeddedServer:
             start_new_session=True,
             preexec_fn=_prepare_child(),  # two system calls, no locks
         )
+        regions = f"{SHARED_MEMORY}/{self.shared_memory_prefix}*"
+        self._guard = guard.start(self._process.pid, Path(self._folder.name), regions)
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Returns when a real request is answered; raises with the log's errors otherwise."""
@@ -175,6 +178,11 @@ class EmbeddedServer:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+        if self._guard is not None:
+            # Its group, for it waits in a child of its own.
+            os.killpg(self._guard.pid, signal.SIGKILL)
+            self._guard.wait()
+            self._guard = None
         for region in SHARED_MEMORY.glob(f"{self.shared_memory_prefix}*"):
             region.unlink(missing_ok=True)
         self._folder.cleanup()

@@ -1,5 +1,6 @@
 """The embedded server and its ONNX Runtime backend, with a real tritonserver."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -227,8 +228,15 @@ def test_what_every_start_without_a_gpu_logs_is_no_error(tmp_path: Path) -> None
     assert ServerLog(log).errors() == "the real problem"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_the_server_ends_with_its_parent(tmp_path: Path, number: signal.Signals) -> None:
+def ask_until_it_is_gone(grpc_url: str) -> None:
+    with triton.InferenceServerClient(grpc_url) as client:
+        with contextlib.suppress(InferenceServerException):
+            while True:
+                infer(client, np.ones((1, 3)))
+
+
+@pytest.mark.parametrize("victims", ["parent, SIGTERM", "parent, SIGKILL", "both, SIGKILL"])
+def test_nothing_is_left_of_a_server_whose_parent_is_killed(tmp_path: Path, victims: str) -> None:
     repository = ragged_model.write(tmp_path / "models", ragged_model.config())
     script = textwrap.dedent(
         f"""
@@ -237,25 +245,32 @@ def test_the_server_ends_with_its_parent(tmp_path: Path, number: signal.Signals)
         server = make_server(Path({str(repository)!r}))
         server.start()
         server.wait_ready()
-        print(server.pid, flush=True)
+        print(server.pid, server.grpc_url, flush=True)
         server.watch()
         """
     )
     before = regions()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     parent = subprocess.Popen(
         [sys.executable, "-c", script],
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[3],
-        # A killed parent cannot remove its temporary folder.
-        env=os.environ | {"TMPDIR": str(tmp_path)},
+        env=os.environ | {"TMPDIR": str(temporary)},
     )
-    try:
+    with parent, ThreadPoolExecutor(16) as callers:
         assert parent.stdout is not None
-        processes = family(int(parent.stdout.readline()))
-    finally:
-        parent.send_signal(number)
-        parent.wait()
-        parent.stdout.close()
+        pid, grpc_url = parent.stdout.readline().split()
+        processes = family(int(pid))
+        for _ in range(16):
+            callers.submit(ask_until_it_is_gone, grpc_url)
+        time.sleep(0.5)  # stubs are at work, and their metrics on the way
+        parent.send_signal(signal.SIGTERM if victims == "parent, SIGTERM" else signal.SIGKILL)
+        if victims == "both, SIGKILL":
+            os.kill(int(pid), signal.SIGKILL)
     assert not still_running(processes, timeout_s=15)
-    assert regions() <= before
+    deadline = time.monotonic() + 5
+    while (left := [*temporary.iterdir(), *(regions() - before)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
