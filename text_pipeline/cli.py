@@ -28,6 +28,12 @@ class Commands(click.Group):
         except TextPipelineError as error:
             click.echo(f"error: {' '.join(str(error).split())}", err=True)
             ctx.exit(error.exit_code)
+        except OSError as error:
+            # Without a file it is no matter of the user's disk, but a fault of ours.
+            if (path := error.filename2 or error.filename) is None:
+                raise
+            click.echo(f"error: {path}: {error.strerror}", err=True)
+            ctx.exit(1)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 def start(server: int, folder: Path, shared_memory: str) -> subprocess.Popen[bytes]:
     """A process that waits for the end of `server`, a process group, and clears up behind it.
 
-    It outlives this one and the server, so it is ended when they have cleared up themselves. Triton's
+    It outlives this one and the server, and is ended when they have cleared up themselves. Triton's
     stubs notice a dead server, but stay in a lock that a metric on its way holds: of a server 2.51
     that was killed under load, all of them did. `shared_memory` is a glob pattern.
     """

@@ -229,10 +229,10 @@ def test_what_every_start_without_a_gpu_logs_is_no_error(tmp_path: Path) -> None
 
 
 def ask_until_it_is_gone(grpc_url: str) -> None:
-    with triton.InferenceServerClient(grpc_url) as client:
-        with contextlib.suppress(InferenceServerException):
-            while True:
-                infer(client, np.ones((1, 3)))
+    gone = contextlib.suppress(InferenceServerException)
+    with triton.InferenceServerClient(grpc_url) as client, gone:
+        while True:
+            infer(client, np.ones((1, 3)))
 
 
 @pytest.mark.parametrize("victims", ["parent, SIGTERM", "parent, SIGKILL", "both, SIGKILL"])
