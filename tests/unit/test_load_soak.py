@@ -1,8 +1,12 @@
-"""What the soak finds wrong."""
+"""What the soak finds wrong, and a minute of it."""
+
+import asyncio
+from pathlib import Path
 
 import pytest
 
-from load.soak import COLUMNS, Record, pool
+from load.soak import COLUMNS, Record, pool, soak, two_versions
+from text_pipeline import control
 
 
 def record(last: float = 100.0) -> Record:
@@ -34,3 +38,15 @@ def test_the_texts_are_of_all_lengths() -> None:
     lengths = sorted(map(len, pool(seed=0)))
     assert lengths[0] < 10
     assert lengths[-1] > 2000
+
+
+def test_a_minute_of_it_finds_nothing_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(control.KEY_VARIABLE, "a key of the tests")
+    repository = two_versions(tmp_path / "repository")
+    found = asyncio.run(soak(repository, seconds=60, reload_s=20, seed=0))
+    assert found.problems() == []
+    assert found.outcomes["reloads"] > 0
+    assert found.outcomes["answered"] > 50
+    assert found.outcomes["cancelled"] > 5

@@ -31,7 +31,7 @@ _STACK_BYTES = 256 << 20
 # Every connection is one, and a shell's usual 1024 are fewer than the clients of a busy service.
 _OPEN_FILES = 65536
 # Triton 2.51 keeps 8 of the calls that gRPC has ended for the next ones. It frees the rest, and now
-# and then uses one still whose caller has given up: it crashed twice in 30 times of 200 callers that
+# and then uses one still whose caller has given up: it crashed twice in 30 times of 200 callers who
 # gave up after 50 ms, and not in 60 times with this, more than wait and are refused at a time.
 _GRPC_CALLS_KEPT = 256
 WATCH_INTERVAL_S = 5.0
