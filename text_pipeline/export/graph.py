@@ -78,7 +78,6 @@ def build(source: Source, layout: str, device: str = "cpu", precision: str = "fp
     model.opset_imports["com.microsoft"] = 1
     model.ir_version = IR_VERSION
     model.graph.name = "text_classifier_onnx"
-    _check_dimensions(model)
     return model
 
 
@@ -89,13 +88,13 @@ def save(model: ir.Model, path: Path) -> None:
     ir.save(model, path, external_data=f"{path.name}.data" if size > EMBEDDED_BYTES else None)
 
 
-def _check_dimensions(model: ir.Model) -> None:
-    """Raises TextPipelineError if torch.export has fixed how many items the graph takes."""
-    for output in model.graph.outputs:
-        if output.shape is not None and isinstance(output.shape[0], int):
+def _check_dimensions(body: ir.Model) -> None:
+    """Raises TextPipelineError if torch.onnx has fixed a dimension: it says no word of it."""
+    for value in body.graph.inputs:
+        if value.shape is not None and any(isinstance(size, int) for size in value.shape):
             raise TextPipelineError(
-                f"the graph answers {output.shape[0]} items, whatever it gets: its exporter has "
-                f"fixed a dimension; {_CAUSE_IN_THE_MODEL}"
+                f"torch.onnx has fixed {value.name} to the example's shape {value.shape}; "
+                f"{_CAUSE_IN_THE_MODEL}"
             )
 
 
@@ -174,6 +173,7 @@ def _export(
         ) from error
     if program is None:
         raise RuntimeError("torch.onnx.export returned no program")
+    _check_dimensions(program.model)
     return program.model
 
 

@@ -185,7 +185,7 @@ def depends_on_a_token(self, input_ids, **inputs):
 @pytest.mark.parametrize(
     ("forward", "expected"),
     [
-        (one_item_after_the_other, "answers 2 items, whatever it gets: its exporter has fixed"),
+        (one_item_after_the_other, "torch.onnx has fixed padded_input_ids to the example's shape"),
         (depends_on_a_token, "cannot export this model (GuardOnDataDependent"),
     ],
 )
@@ -199,15 +199,13 @@ def test_code_that_no_graph_can_hold_is_a_reason(
     assert not (tmp_path / "repository").exists()
 
 
-def test_a_fixed_length_is_found_by_other_lengths(
+def test_what_the_exporter_fixed_is_found_by_other_texts_too(
     model: Path, tmp_path: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = graph._export
-
-    def only_items(body, arguments, names, shapes):
-        return build(body, arguments, names, [{0: shape[0]} for shape in shapes])
-
-    monkeypatch.setattr(graph, "_export", only_items)
+    monkeypatch.setattr(graph, "_check_dimensions", lambda _: None)
+    monkeypatch.setattr(
+        transformers.BertForSequenceClassification, "forward", one_item_after_the_other
+    )
     repository = tmp_path / "repository"
     options = ("--layout", "padded", "--texts", texts)
     line = reason(export(model, repository, *options), exit_code=5)
