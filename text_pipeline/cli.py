@@ -305,9 +305,13 @@ def use(version: int, repository: Path, alone: bool, url: str | None) -> None:
 )
 @click.option(
     "--overflow",
-    type=click.Choice(["truncate", "error"]),
+    type=click.Choice(["truncate", "error", "window"]),
     default="truncate",
-    help="What to do with texts that are too long.",
+    help="What to do with texts that are too long: cut or refuse them, or take the mean of their "
+    "windows.",
+)
+@click.option(
+    "--stride", type=click.IntRange(0), help="Tokens that neighbouring windows share. Default: 0."
 )
 @click.option("--chunk-size", default=32, type=click.IntRange(1, 64), help="Texts a request.")
 @click.option("--in-flight", default=8, type=click.IntRange(1, 256), help="Requests at a time.")

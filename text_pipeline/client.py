@@ -3,7 +3,7 @@
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
@@ -31,6 +31,8 @@ DEFAULT_URL = "127.0.0.1:8001"
 MAX_CHUNK_SIZE = 64
 """Texts in a request: `max_batch_size` of the ensembles."""
 DEFAULT_CHUNK_SIZE = 32
+WINDOW_CHUNK_SIZE = 2
+"""A request may hold 64 windows, a text 32."""
 DEFAULT_IN_FLIGHT = 8
 """Requests sent and not yet answered; the server batches them together."""
 DEFAULT_TIMEOUT_S = 300.0
@@ -148,23 +150,32 @@ class PipelineClient:
         *,
         max_tokens: int | None = None,
         overflow: str | None = None,
+        stride: int | None = None,
         top_k: int | None = None,
     ) -> Generator[Classification, None, None]:
         """Yields one classification for each text.
 
         `max_tokens` cuts texts earlier than the model's limit; `overflow` is `"truncate"` (the
-        default) or `"error"`, which rejects texts that would be cut; `top_k` keeps the best
-        labels only. Closing the generator, like any error, cancels the requests in flight.
+        default), `"error"`, which rejects texts that would be cut, or `"window"`, which takes the
+        mean of windows that share `stride` tokens with the next; `top_k` keeps the best labels
+        only. Closing the generator, like any error, cancels the requests in flight.
         """
         outputs = ("labels", "scores", "token_count", "truncated")
-        replies = self._infer(ENSEMBLE, outputs, texts, max_tokens, overflow)
+        given = {"max_tokens": max_tokens, "overflow": overflow, "stride": stride}
+        replies = self._infer(ENSEMBLE, outputs, texts, given)
         return (item for reply in replies for item in _classifications(reply, top_k))
 
     def embed(
-        self, texts: Iterable[Text], *, max_tokens: int | None = None, overflow: str | None = None
+        self,
+        texts: Iterable[Text],
+        *,
+        max_tokens: int | None = None,
+        overflow: str | None = None,
+        stride: int | None = None,
     ) -> Generator[NDArray[np.float32], None, None]:
-        """Yields one embedding for each text: FP32 [hidden size], of length 1."""
-        replies = self._infer(EMBEDDING_ENSEMBLE, ("embedding",), texts, max_tokens, overflow)
+        """Yields one embedding for each text: FP32 [hidden size]; parameters as for `classify`."""
+        given = {"max_tokens": max_tokens, "overflow": overflow, "stride": stride}
+        replies = self._infer(EMBEDDING_ENSEMBLE, ("embedding",), texts, given)
         return (row for reply in replies for row in reply.as_numpy("embedding"))
 
     def _infer(
@@ -172,11 +183,9 @@ class PipelineClient:
         model: str,
         outputs: tuple[str, ...],
         texts: Iterable[Text],
-        max_tokens: int | None,
-        overflow: str | None,
+        given: Mapping[str, int | str | None],
     ) -> Generator[InferResult, None, None]:
         """Keeps up to `in_flight` requests under way and yields their answers in order."""
-        given = {"max_tokens": max_tokens, "overflow": overflow}
         parameters = {name: value for name, value in given.items() if value is not None}
 
         def send(chunk: _Chunk) -> _Reply:
@@ -191,7 +200,9 @@ class PipelineClient:
                 )
             )
 
-        chunks = _chunks(texts, self.chunk_size)
+        is_windowed = parameters.get("overflow") == "window"
+        chunk_size = min(self.chunk_size, WINDOW_CHUNK_SIZE) if is_windowed else self.chunk_size
+        chunks = _chunks(texts, chunk_size)
         pending: deque[tuple[_Chunk, _Reply]] = deque()
         try:
             while True:

@@ -71,7 +71,17 @@ def test_65_texts_exceed_the_batch(server: Server, protocol: str) -> None:
         ({"max_tokens": 10**9}, "max_tokens: expected an integer from 3 to 512, got 1000000000"),
         ({"max_tokens": "abc"}, 'max_tokens: expected an integer from 3 to 512, got "abc"'),
         ({"max_tokens": True}, "max_tokens: expected an integer from 3 to 512, got true"),
-        ({"overflow": "errror"}, 'overflow: expected "truncate" or "error", got "errror"'),
+        (
+            {"overflow": "errror"},
+            'overflow: expected "truncate" or "error" or "window", got "errror"',
+        ),
+        ({"stride": 1}, 'stride: expected together with overflow "window" only'),
+        ({"overflow": "window", "stride": -1}, "stride: expected an integer from 0 to 255, got -1"),
+        (
+            {"overflow": "window", "max_tokens": 9, "stride": 4},
+            "stride: expected an integer from 0 to 3, got 4",
+        ),
+        ({"overflow": "window", "strides": 1}, "strides: unknown parameter, expected stride"),
         ({"overfow": "error"}, "overfow: unknown parameter, expected overflow"),
         ({"max-token": 8}, "max-token: unknown parameter, expected max_tokens"),
         ({"overflow": "error", "max_tokens": 4}, "text[1]: 9 tokens, the limit is 4"),

@@ -42,7 +42,7 @@ def module():
     spec.loader.exec_module(loaded)
     yield loaded
     sys.path.remove(str(code.parent))
-    for name in (triton.__name__, spec.name, "text_metrics"):
+    for name in (triton.__name__, spec.name, "text_metrics", "text_request"):
         del sys.modules[name]
 
 
@@ -67,15 +67,33 @@ def model(request: pytest.FixtureRequest, module, tmp_path_factory: pytest.TempP
 @settings(max_examples=100, deadline=None)
 @given(text=TEXTS)
 def test_the_beginning_has_the_tokens_of_the_whole(module, model, text: str) -> None:
+    needed = model.reader.needed("truncate", LIMIT)
     try:
-        beginning = model._beginning(text, "text[0]")
+        beginning = model.reader.beginning(text, "text[0]", needed)
     except module.InvalidRequestError:
-        assert len(text) > model.most_read
+        assert len(text) > needed.reads[-1]
         return
     model.backend.enable_truncation(LIMIT, strategy="longest_first")
     read, whole = model.backend.encode_batch([beginning, text])
     assert read.ids == whole.ids
     assert bool(read.overflowing) == bool(whole.overflowing)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=TEXTS)
+def test_a_text_is_read_as_a_whole_or_has_too_many_windows(module, model, text: str) -> None:
+    needed = model.reader.needed("window", LIMIT)
+    try:
+        beginning = model.reader.beginning(text, "text[0]", needed)
+    except module.InvalidRequestError:
+        assert len(text) > needed.reads[-1]
+        return
+    model.backend.enable_truncation(LIMIT, strategy="longest_first")
+    read, whole = ([e, *e.overflowing] for e in model.backend.encode_batch([beginning, text]))
+    if len(read) <= module.MAX_WINDOWS:
+        assert [window.ids for window in read] == [window.ids for window in whole]
+    else:
+        assert len(whole) > module.MAX_WINDOWS
 
 
 @pytest.mark.parametrize("missing", ["tokenizer.json", "tokenizer_config.json"])
@@ -93,3 +111,13 @@ def test_the_tokenizer_of_another_classifier_is_named(module, tmp_path: Path) ->
     report.write_text('{"tokenizer_sha256": "of another file"}')
     with pytest.raises(ModelError, match=r"tokenizer\.json is not the tokenizer that .*onnx/1 was"):
         initialized(module, repository)
+
+
+def test_a_classifier_of_an_earlier_export_gets_no_windows(module, tmp_path: Path) -> None:
+    repository = save(tmp_path, tiny_models.word_piece())
+    report = tmp_path / "text_classifier_onnx" / "1" / "export.json"
+    report.parent.mkdir(parents=True)
+    report.write_text("{}")
+    reader = initialized(module, repository).reader
+    with pytest.raises(module.InvalidRequestError, match='"window" needs a newer export'):
+        reader.overflow({"overflow": "window"}, False)

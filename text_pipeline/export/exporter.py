@@ -83,6 +83,7 @@ def export_model(
                 "labels": len(loaded.labels),
                 "max_tokens": loaded.max_tokens,
                 "takes_pairs": loaded.takes_pairs,
+                "takes_windows": True,
                 "tokenizer_sha256": sha256(staged.tokenizer / "tokenizer.json"),
                 "layout": layout,
                 "device": device,

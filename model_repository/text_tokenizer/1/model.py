@@ -1,56 +1,27 @@
 """Triton Python model `text_tokenizer`: texts in, token ids out.
 
 The tokenizer's files lie in this version's folder, `tokenizer/`, as `text-pipeline export` wrote
-them; its `model_max_length` is the number of tokens the classifier can take. This file and
-text_metrics.py need nothing but transformers and numpy, so that a repository works wherever Triton
-runs.
+them; its `model_max_length` is the number of tokens the classifier can take. This file and those
+beside it need nothing but transformers and numpy, so that a repository works wherever Triton runs.
 """
 
-import difflib
 import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from text_metrics import Metrics
+from text_request import MAX_WINDOWS, InvalidRequestError, Request, RequestReader
 from tokenizers import Encoding
 from transformers import AutoTokenizer
 
-PARAMETERS = ("max_tokens", "overflow")
-OVERFLOW_CHOICES = ("truncate", "error")
 # What transformers writes as model_max_length when a model states none.
 NO_LIMIT = 10**9
-# Characters that are read first for each token of the limit, and at most: real text has about five.
-# 2 MB of dots took 3 s and 1 GB of memory as a whole, and everybody else waited.
-CHARACTERS_PER_TOKEN = (32, 256)
-
-Text = str | tuple[str, str]
-
-
-class InvalidRequestError(ValueError):
-    """A request that cannot be answered; the message names the field and the row.
-
-    The message may quote the request. The reason, one of text_metrics.REJECTION_REASONS, never
-    does: metrics and log get only that.
-    """
-
-    def __init__(self, message: str, reason: str = "parameter") -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request's texts and what it asks of them."""
-
-    texts: list[Text]
-    max_tokens: int
-    overflow: str
-    is_health_check: bool
+# Of all texts of a request: as many as a batch holds texts, so that none costs more than that.
+MAX_REQUEST_WINDOWS = 64
 
 
 class TritonPythonModel:
@@ -65,7 +36,6 @@ class TritonPythonModel:
                     f"{directory} has no {name}: run `text-pipeline export`"
                 )
         report = _read_report(directory)
-        self.takes_pairs = report.get("takes_pairs", True)
         try:
             tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
         except Exception as error:  # transformers raises anything for a damaged file
@@ -77,17 +47,18 @@ class TritonPythonModel:
                 f"{directory}/tokenizer_config.json states no model_max_length: "
                 "export the model again"
             )
-        self.limit = tokenizer.model_max_length
         # RoBERTa-type models derive positions from the ids that differ from the padding id.
         self.pad_token_id = tokenizer.pad_token_id or 0
         self.has_segments = "token_type_ids" in tokenizer.model_input_names
         self.backend = tokenizer.backend_tokenizer
         self.backend.no_padding()
-        self.first_read, self.most_read = (n * self.limit for n in CHARACTERS_PER_TOKEN)
-        # Letters and digits without an end, or white space: more of the same adds nothing.
-        # The lookbehinds keep it linear: a run is tried from its start only.
-        many = f"{{{self.first_read}}}"
-        self.endless = re.compile(rf"(?<![^\W_])([^\W_]{many})[^\W_]+|(?<!\s)(\s{many})\s+")
+        self.reader = RequestReader(
+            self.backend,
+            tokenizer.model_max_length,
+            takes_pairs=report.get("takes_pairs", True),
+            # Graphs of earlier exports would take all windows for one.
+            takes_windows=report.get("takes_windows", False),
+        )
         self.metrics = Metrics(args, report)
 
     def finalize(self) -> None:
@@ -107,105 +78,65 @@ class TritonPythonModel:
 
     def _parse_or_error(self, request) -> Request | InvalidRequestError:
         try:
-            return self._parse(request)
+            return self.reader.read(request)
         except InvalidRequestError as error:
             return error
 
-    def _parse(self, request) -> Request:
-        texts: list[Text] = self._read(request, "text")
-        has_pairs = pb_utils.get_input_tensor_by_name(request, "text_pair") is not None
-        if has_pairs and not self.takes_pairs:
-            raise InvalidRequestError("text_pair: this model takes single texts only")
-        if has_pairs:
-            texts = list(zip(texts, self._read(request, "text_pair"), strict=True))
-        parameters = json.loads(request.parameters() or "{}")
-        _check_names(parameters)
-        overflow = parameters.get("overflow", OVERFLOW_CHOICES[0])
-        if overflow not in OVERFLOW_CHOICES:
-            expected = " or ".join(f'"{choice}"' for choice in OVERFLOW_CHOICES)
-            raise InvalidRequestError(f"overflow: expected {expected}, got {json.dumps(overflow)}")
-        return Request(
-            texts,
-            self._max_tokens(parameters, has_pairs),
-            overflow,
-            is_health_check="health_check" in parameters,
-        )
+    def _encode(self, requests: Sequence[Request]) -> list[list[list[Encoding]]]:
+        """The windows of every request's texts: one tokenizer call for each way to cut a text.
 
-    def _read(self, request, name: str) -> list[str]:
-        """The strings of a tensor, long ones cut where nothing behind can change the answer."""
-        texts = _decode(request, name)
-        return [self._beginning(text, f"{name}[{row}]") for row, text in enumerate(texts)]
-
-    def _beginning(self, text: str, where: str) -> str:
-        """As much of a text as the model can take; all of it if it is not much longer than that.
-
-        Tokens of whole words depend on these words alone, so those in front of the last two words
-        of a beginning are also the whole text's.
+        What overflows is cut off, so a text has one window, unless the request asks for more.
         """
-        for length in (self.first_read, self.most_read):
-            if len(text) <= length:
-                return text
-            self.backend.no_truncation()
-            read = text[:length]
-            words = self.backend.encode(read, add_special_tokens=False).word_ids
-            if sum(word < words[-1] - 1 for word in words) > self.limit:
-                return read
-            text = self.endless.sub(r"\1\2", text)
-        # Tokenizers that do not split texts into words: all of it is one.
-        if len(words) > self.limit:
-            return read
-        raise InvalidRequestError(
-            f"{where}: fewer than {self.limit} tokens in its first {self.most_read} characters: "
-            "shorten it or send text with words",
-            reason="too_long",
-        )
-
-    def _max_tokens(self, parameters: dict, has_pairs: bool) -> int:
-        value = parameters.get("max_tokens", self.limit)
-        # One token beside the special ones: fewer would not classify any text.
-        least = self.backend.num_special_tokens_to_add(has_pairs) + 1
-        # JSON's true is an int in Python.
-        if type(value) is not int or not least <= value <= self.limit:
-            raise InvalidRequestError(
-                f"max_tokens: expected an integer from {least} to {self.limit}, "
-                f"got {json.dumps(value)}"
-            )
-        return value
-
-    def _encode(self, requests: Sequence[Request]) -> list[list[Encoding]]:
-        """The encodings of every request: one tokenizer call for each limit in the batch."""
-        encodings: dict[int, list[Encoding]] = {}
-        for limit in {request.max_tokens for request in requests}:
-            self.backend.enable_truncation(max_length=limit, strategy="longest_first")
-            same_limit = [r for r in requests if r.max_tokens == limit]
-            flat = iter(self.backend.encode_batch([t for r in same_limit for t in r.texts]))
-            encodings |= {id(r): [next(flat) for _ in r.texts] for r in same_limit}
+        encodings: dict[int, list[list[Encoding]]] = {}
+        for limit, stride in {(request.max_tokens, request.stride) for request in requests}:
+            self.backend.enable_truncation(limit, stride=stride, strategy="longest_first")
+            alike = [r for r in requests if (r.max_tokens, r.stride) == (limit, stride)]
+            flat = iter(self.backend.encode_batch([t for r in alike for t in r.texts]))
+            encodings |= {id(r): [_windows(next(flat), r.overflow) for _ in r.texts] for r in alike}
         return [encodings[id(request)] for request in requests]
 
-    def _respond(self, request, parsed: Request, encodings: Sequence[Encoding]):
-        if parsed.overflow == "error":
-            for row, encoding in enumerate(encodings):
-                if encoding.overflowing:
-                    return self._refuse(
-                        request,
-                        InvalidRequestError(
-                            f"text[{row}]: {self._count_tokens(parsed.texts[row])} tokens, the "
-                            f"limit is {parsed.max_tokens}: "
-                            'shorten it or send overflow "truncate"',
-                            reason="too_long",
-                        ),
-                    )
-        counts = np.array([[len(e)] for e in encodings], np.int32)
-        truncated = np.array([[bool(e.overflowing)] for e in encodings])
+    def _respond(self, request, parsed: Request, rows: Sequence[Sequence[Encoding]]):
+        try:
+            self._check_lengths(parsed, rows)
+        except InvalidRequestError as error:
+            return self._refuse(request, error)
+        counts = np.array([[sum(map(len, windows))] for windows in rows], np.int32)
+        is_cut = parsed.overflow == "truncate"
+        truncated = np.array([[is_cut and bool(first.overflowing)] for first, *_ in rows])
         if not parsed.is_health_check:
             self.metrics.count_texts(counts, truncated)
         return pb_utils.InferenceResponse(
             [
-                *self._token_tensors(encodings),
+                *self._token_tensors(rows, int(counts.max())),
                 pb_utils.Tensor("token_count", counts),
                 pb_utils.Tensor("truncated", truncated),
             ]
         )
+
+    def _check_lengths(self, parsed: Request, rows: Sequence[Sequence[Encoding]]) -> None:
+        """Refuses texts that are too long for what the request asks."""
+        all_windows = 0
+        for row, windows in enumerate(rows):
+            if parsed.overflow == "error" and windows[0].overflowing:
+                count = self.reader.count_tokens(parsed.texts[row])
+                raise InvalidRequestError(
+                    f"text[{row}]: {count} tokens, the limit is {parsed.max_tokens}: "
+                    'shorten it or send overflow "truncate"',
+                    reason="too_long",
+                )
+            if len(windows) > MAX_WINDOWS:
+                raise InvalidRequestError(
+                    f"text[{row}]: at least {len(windows)} windows of {parsed.max_tokens} tokens, "
+                    f"the limit is {MAX_WINDOWS}: shorten it or send larger windows (max_tokens)",
+                    reason="too_long",
+                )
+            all_windows += len(windows)
+            if all_windows > MAX_REQUEST_WINDOWS:
+                raise InvalidRequestError(
+                    f"text[{row}]: with it the request has {all_windows} windows, the limit is "
+                    f"{MAX_REQUEST_WINDOWS}: send fewer texts in a request",
+                    reason="too_long",
+                )
 
     def _refuse(self, request, error: InvalidRequestError):
         self.metrics.count_rejected(error.reason)
@@ -216,24 +147,20 @@ class TritonPythonModel:
             error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG)
         )
 
-    def _count_tokens(self, text: Text) -> str:
-        """The number of tokens of the whole text, special ones included; a cut one has more."""
-        self.backend.no_truncation()
-        count = len(self.backend.encode_batch([text])[0])
-        parts = [text] if isinstance(text, str) else text
-        return f"{'over ' if max(map(len, parts)) >= self.first_read else ''}{count}"
-
-    def _token_tensors(self, encodings: Sequence[Encoding]) -> list:
-        """The three tensors of tokens, INT64 [texts, longest text]."""
-        shape = (len(encodings), max(map(len, encodings)))
+    def _token_tensors(self, rows: Sequence[Sequence[Encoding]], longest: int) -> list:
+        """The three tensors of tokens, INT64 [texts, longest]; the mask counts windows from 1."""
+        shape = (len(rows), longest)
         input_ids = np.full(shape, self.pad_token_id, np.int64)
         attention_mask = np.zeros(shape, np.int64)
         token_type_ids = np.zeros(shape, np.int64)
-        for row, encoding in enumerate(encodings):
-            input_ids[row, : len(encoding)] = encoding.ids
-            attention_mask[row, : len(encoding)] = 1
-            if self.has_segments:
-                token_type_ids[row, : len(encoding)] = encoding.type_ids
+        for row, windows in enumerate(rows):
+            end = 0
+            for number, window in enumerate(windows, start=1):
+                start, end = end, end + len(window)
+                input_ids[row, start:end] = window.ids
+                attention_mask[row, start:end] = number
+                if self.has_segments:
+                    token_type_ids[row, start:end] = window.type_ids
         return [
             pb_utils.Tensor("input_ids", input_ids),
             pb_utils.Tensor("attention_mask", attention_mask),
@@ -261,24 +188,5 @@ def _read_report(directory: Path) -> dict:
     return report
 
 
-def _check_names(parameters: dict) -> None:
-    """Refuses misspelt parameters; others are not for the tokenizer, such as forwarded headers."""
-    for name in parameters:
-        meant = difflib.get_close_matches(name.lower().replace("-", "_"), PARAMETERS, cutoff=0.8)
-        if name not in PARAMETERS and meant:
-            raise InvalidRequestError(f"{name}: unknown parameter, expected {meant[0]}")
-
-
-def _decode(request, name: str) -> list[str]:
-    """The strings of a STRING tensor [texts, 1]; the first that is not UTF-8 is named."""
-    rows = pb_utils.get_input_tensor_by_name(request, name).as_numpy().reshape(-1)
-    texts = []
-    for row, raw in enumerate(rows):
-        try:
-            texts.append(raw.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise InvalidRequestError(
-                f"{name}[{row}]: not valid UTF-8 at byte {error.start} (0x{raw[error.start]:02x})",
-                reason="utf8",
-            ) from None
-    return texts
+def _windows(encoding: Encoding, overflow: str) -> list[Encoding]:
+    return [encoding, *encoding.overflowing] if overflow == "window" else [encoding]

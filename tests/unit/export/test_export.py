@@ -54,6 +54,7 @@ def test_new_repository_is_complete(tmp_path: Path, repository: Repository) -> N
         "text_pipeline_ensemble/config.pbtxt",
         "text_tokenizer/1/model.py",
         "text_tokenizer/1/text_metrics.py",
+        "text_tokenizer/1/text_request.py",
         "text_tokenizer/1/tokenizer/tokenizer.json",
         "text_tokenizer/1/tokenizer/tokenizer_config.json",
         "text_tokenizer/config.pbtxt",
