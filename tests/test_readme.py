@@ -9,6 +9,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests import tiny_models
@@ -30,7 +31,14 @@ SHOWN_ANSWER = json.loads(blocks(README, "json")[0])
 # This test is part of `make test`, and .ci/run calls `make lint`.
 RUN_BY_CI = "make lint\nmake test\n"
 NUMBERS = ("scores", "probabilities", "logits")
-MADE_FILES = ("my-model", "my-repository", "int8-repository", "texts.jsonl", "labels.jsonl")
+MADE_FILES = (
+    "my-model",
+    "my-repository",
+    "int8-repository",
+    "texts.jsonl",
+    "labels.jsonl",
+    "embeddings.npy",
+)
 
 
 def shell(block: str) -> str:
@@ -104,6 +112,7 @@ def test_every_command_works_as_shown() -> None:
         ]  # fmt: skip
         row = json.loads((ROOT / "labels.jsonl").read_text())
         assert (row["id"], row["label"]) == (7, "tech")
+        assert np.load(ROOT / "embeddings.npy").shape == (1, 384)
 
         labels, embedding = shell(protocol).replace("}{", "}\n{").splitlines()
         assert {o["name"] for o in json.loads(labels)["outputs"]} == {"labels", "scores"}

@@ -1,7 +1,7 @@
 """The command `text-pipeline`: parses, calls, prints."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from text_pipeline.embedded.ports import DEFAULT_PORTS
 from text_pipeline.errors import TextPipelineError
 
 if TYPE_CHECKING:
-    from text_pipeline.records import Record
+    from text_pipeline.records import Record, RecordFile
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
@@ -284,43 +284,78 @@ def use(version: int, repository: Path, alone: bool, url: str | None) -> None:
     click.echo(f"{repository} uses version {version}")
 
 
+def _takes_texts(command: Callable[..., None]) -> Callable[..., None]:
+    """What every command takes that sends texts to a server."""
+    for decorate in reversed((
+        click.argument("texts", nargs=-1),
+        click.option(
+            "--input", help="File of texts; - for standard input, the default in a pipe."
+        ),
+        click.option(
+            "--format",
+            type=click.Choice(["lines", "jsonl"]),
+            help="One text a line (blank lines are texts, too) or JSON lines with a field text and "
+            "perhaps text_pair. Default: by the file's name (.jsonl, .ndjson).",
+        ),
+        click.option("--url", default="127.0.0.1:8001", help="The server's gRPC endpoint."),
+        click.option(
+            "--max-tokens", type=click.IntRange(1), help="Cut texts earlier than the model's limit."
+        ),
+        click.option(
+            "--overflow",
+            type=click.Choice(["truncate", "error", "window"]),
+            default="truncate",
+            help="What to do with texts that are too long: cut or refuse them, or take the mean of "
+            "their windows.",
+        ),
+        click.option(
+            "--stride",
+            type=click.IntRange(0),
+            help="Tokens that neighbouring windows share. Default: 0.",
+        ),
+        click.option(
+            "--chunk-size", default=32, type=click.IntRange(1, 64), help="Texts a request."
+        ),
+        click.option(
+            "--in-flight", default=8, type=click.IntRange(1, 256), help="Requests at a time."
+        ),
+        click.option(
+            "--timeout",
+            "timeout_s",
+            default=300.0,
+            type=click.FloatRange(min=0, min_open=True),
+            help="Seconds one request may take, the server's queue included.",
+        ),
+    )):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def _given(
+    texts: tuple[str, ...], input: str | None, format: str | None
+) -> "tuple[RecordFile | None, Iterable[Record]]":
+    """The file of texts, if there is one, and the records of it or of the arguments."""
+    from text_pipeline.records import RecordFile
+
+    if input is None and not texts and not sys.stdin.isatty():
+        input = "-"
+    if bool(texts) == bool(input):
+        name = click.get_current_context().info_name
+        raise click.UsageError(
+            f'give either texts or --input, for example: text-pipeline {name} "Profits fell"'
+        )
+    source = RecordFile(input, format) if input else None
+    return source, source if source is not None else ({"text": text} for text in texts)
+
+
 @commands.command()
-@click.argument("texts", nargs=-1)
-@click.option("--input", help="File of texts; - for standard input, the default in a pipe.")
-@click.option(
-    "--format",
-    type=click.Choice(["lines", "jsonl"]),
-    help="One text a line (blank lines are texts, too) or JSON lines with a field text and "
-    "perhaps text_pair. Default: by the file's name (.jsonl, .ndjson).",
-)
+@_takes_texts
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     help="File for JSON lines, written when everything is classified.",
 )
-@click.option("--url", default="127.0.0.1:8001", help="The server's gRPC endpoint.")
 @click.option("--top-k", type=click.IntRange(1), help="How many labels to show of each text.")
-@click.option(
-    "--max-tokens", type=click.IntRange(1), help="Cut texts earlier than the model's limit."
-)
-@click.option(
-    "--overflow",
-    type=click.Choice(["truncate", "error", "window"]),
-    default="truncate",
-    help="What to do with texts that are too long: cut or refuse them, or take the mean of their "
-    "windows.",
-)
-@click.option(
-    "--stride", type=click.IntRange(0), help="Tokens that neighbouring windows share. Default: 0."
-)
-@click.option("--chunk-size", default=32, type=click.IntRange(1, 64), help="Texts a request.")
-@click.option("--in-flight", default=8, type=click.IntRange(1, 256), help="Requests at a time.")
-@click.option(
-    "--timeout",
-    default=300.0,
-    type=click.FloatRange(min=0, min_open=True),
-    help="Seconds one request may take, the server's queue included.",
-)
 def classify(
     texts: tuple[str, ...],
     input: str | None,
@@ -329,7 +364,7 @@ def classify(
     url: str,
     chunk_size: int,
     in_flight: int,
-    timeout: float,
+    timeout_s: float,
     **options: Any,
 ) -> None:
     """Classify TEXTS, or those of a file: a table on a terminal, JSON lines otherwise.
@@ -337,21 +372,14 @@ def classify(
     JSON lines in keep their fields; one that has the name of an answer's is renamed, for
     example from label to input_label.
     """
-    if input is None and not texts and not sys.stdin.isatty():
-        input = "-"
-    if bool(texts) == bool(input):
-        raise click.UsageError(
-            'give either texts or --input, for example: text-pipeline classify "Profits fell"'
-        )
+    source, given = _given(texts, input, format)
     from rich.console import Console
 
     from text_pipeline import display, records
     from text_pipeline.client import PipelineClient
 
-    source = records.RecordFile(input, format) if input else None
-    given: Iterable[Record] = source if source is not None else ({"text": t} for t in texts)
     with PipelineClient(
-        url, chunk_size=chunk_size, in_flight=in_flight, timeout_s=timeout
+        url, chunk_size=chunk_size, in_flight=in_flight, timeout_s=timeout_s
     ) as client:
         results = records.classify_records(client, given, **options)
         if output is None and sys.stdout.isatty():
@@ -362,6 +390,43 @@ def classify(
         with records.output(output) as file:
             for result in results:
                 records.write(result, file)
+
+
+@commands.command()
+@_takes_texts
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="NumPy file (.npy) for the embeddings, a row for each text, written when all are there.",
+)
+def embed(
+    texts: tuple[str, ...],
+    input: str | None,
+    format: str | None,
+    output: Path,
+    url: str,
+    chunk_size: int,
+    in_flight: int,
+    timeout_s: float,
+    **options: Any,
+) -> None:
+    """Write the embeddings of TEXTS, or of those of a file, as rows of a NumPy array in FP32."""
+    source, given = _given(texts, input, format)
+    from rich.console import Console
+
+    from text_pipeline import display, records
+    from text_pipeline.client import PipelineClient
+    from text_pipeline.vectors import write_npy
+
+    with PipelineClient(
+        url, chunk_size=chunk_size, in_flight=in_flight, timeout_s=timeout_s
+    ) as client:
+        vectors: Iterable[Any] = client.embed(map(records.text_of, given), **options)
+        if source is not None:
+            vectors = display.with_progress(vectors, source, Console(stderr=True))
+        with records.replacing(output) as file:
+            write_npy(vectors, file)
 
 
 @commands.command()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -11,6 +12,8 @@ from rich.text import Text
 from text_pipeline.doctor import Finding
 from text_pipeline.inspection import Content, Version
 from text_pipeline.records import Record, RecordFile
+
+Answer = TypeVar("Answer")
 
 TABLE_ROWS = 100
 """Rows of one table: longer results come as several, while they arrive."""
@@ -49,8 +52,8 @@ def _plain(cell: str) -> Text:
 
 
 def with_progress(
-    results: Iterable[Record], source: RecordFile, console: Console
-) -> Iterator[Record]:
+    results: Iterable[Answer], source: RecordFile, console: Console
+) -> Iterator[Answer]:
     """Passes results on and shows how far `source` has been read, if `console` is a terminal."""
     if not console.is_terminal:
         yield from results

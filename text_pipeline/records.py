@@ -76,11 +76,16 @@ def classify_records(
     def texts() -> Iterator[Text]:
         for record in records:
             waiting.append(record)
-            pair = record.get("text_pair")
-            yield record["text"] if pair is None else (record["text"], pair)
+            yield text_of(record)
 
     for answer in client.classify(texts(), **options):
         yield answered(waiting.popleft(), answer)
+
+
+def text_of(record: Record) -> Text:
+    """A record's text, or its pair."""
+    pair = record.get("text_pair")
+    return record["text"] if pair is None else (record["text"], pair)
 
 
 def answered(record: Record, answer: Classification) -> Record:
