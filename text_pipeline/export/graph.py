@@ -71,13 +71,17 @@ def build(source: Source, layout: str, device: str = "cpu", precision: str = "fp
     if device == "cpu":
         fuse(model)
     _append_labels(model, source.labels)
+    model.opset_imports["com.microsoft"] = 1
+    model.graph.name = "text_classifier_onnx"
+    return _finished(model)
+
+
+def _finished(model: ir.Model) -> ir.Model:
     RemoveUnusedNodesPass()(model)
     RemoveUnusedFunctionsPass()(model)
     # torch.onnx names values after operators: one is already called "embedding".
     NameFixPass()(model)
-    model.opset_imports["com.microsoft"] = 1
     model.ir_version = IR_VERSION
-    model.graph.name = "text_classifier_onnx"
     return model
 
 
@@ -98,22 +102,38 @@ def _check_dimensions(body: ir.Model) -> None:
             )
 
 
+def build_body(source: Source, precision: str) -> ir.Model:
+    """The model alone, on [items, longest] tokens, for tools that take neither texts nor windows.
+
+    Its inputs are named as in the padded graph, its outputs TENSOR_OUTPUTS and `class_order`.
+    """
+    tokens, shape, names = _padded_example(source)
+    dtype = torch.float16 if precision == "fp16" else torch.float32
+    model = _export(PaddedClassifier(source, dtype), tokens, names, [shape] * len(tokens))
+    return _finished(model)
+
+
 def _export_padded(source: Source, dtype: torch.dtype) -> ir.Model:
     """The body on the tensors of `padded_front`, here of three windows of two items."""
-    # More than one of everything: torch.export would fix a dimension of size 1.
-    texts = ["a text", "another one", "a third"]
-    input_ids = source.tokenizer(texts, padding=True, return_tensors="pt")["input_ids"]
-    tokens = (input_ids, torch.ones_like(input_ids), torch.zeros_like(input_ids))
+    tokens, shape, names = _padded_example(source)
     windows = (torch.tensor(True), torch.tensor([0, 1, 1]), torch.ones(2, dtype=torch.int32))
-    window, item = torch.export.Dim("windows"), torch.export.Dim("items")
-    shape = {0: window, 1: torch.export.Dim("longest", max=source.max_tokens)}
-    names = [f"padded_{name}" for name in TOKEN_INPUTS]
     return _export(
         PaddedClassifier(source, dtype),
         (*tokens, *windows),
         [*names, "has_windows", "window_item", "item_length"],
-        [shape, shape, shape, ({}, {0: window}, {0: item})],
+        [shape, shape, shape, ({}, {0: shape[0]}, {0: torch.export.Dim("items")})],
     )
+
+
+def _padded_example(source: Source) -> tuple[tuple[torch.Tensor, ...], dict[int, Any], list[str]]:
+    """Three windows: their tensors, the dimensions that vary in each, and its name."""
+    # More than one of everything: torch.export would fix a dimension of size 1.
+    texts = ["a text", "another one", "a third"]
+    input_ids = source.tokenizer(texts, padding=True, return_tensors="pt")["input_ids"]
+    tokens = (input_ids, torch.ones_like(input_ids), torch.zeros_like(input_ids))
+    longest = torch.export.Dim("longest", max=source.max_tokens)
+    shape = {0: torch.export.Dim("windows"), 1: longest}
+    return tokens, shape, [f"padded_{name}" for name in TOKEN_INPUTS]
 
 
 def _export_packed(source: Source, device: str, dtype: torch.dtype) -> ir.Model:

@@ -47,6 +47,7 @@ def test_new_repository_is_complete(tmp_path: Path, repository: Repository) -> N
         "text_classifier_onnx/1/model.onnx",
         "text_classifier_onnx/config.pbtxt",
         "text_classifier_onnx/configs/cpu.pbtxt",
+        "text_classifier_onnx/configs/tensorrt.pbtxt",
         "text_classifier_onnx/labels.txt",
         "text_embedding_ensemble/1/.gitkeep",
         "text_embedding_ensemble/config.pbtxt",

@@ -1,0 +1,155 @@
+"""configs/tensorrt.pbtxt and the body for trtexec, as far as a machine without a GPU can tell."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+
+from deploy.tensorrt import body
+from tests import tiny_models
+from text_pipeline import configuration, corpus
+from text_pipeline.embedded.server import EmbeddedServer
+from text_pipeline.errors import TextPipelineError
+from text_pipeline.export import gate, graph, source
+from text_pipeline.export.exporter import quiet_libraries
+from text_pipeline.repository import CLASSIFIER, STATIC_REPOSITORY, Repository
+
+README = Path(body.__file__).with_name("README.md").read_text(encoding="utf-8")
+TEXTS = [*corpus.short(6, seed=3), "a", "word " * 60]
+TOLERANCE = 0.05  # of fp16, as in test_gpu_graph.py
+# The keys that triton-inference-server/onnxruntime_backend takes (src/onnxruntime.cc); it refuses
+# every other one.
+KNOWN = {
+    "precision_mode", "max_workspace_size_bytes", "trt_max_partition_iterations",
+    "trt_min_subgraph_size", "int8_calibration_table_name", "int8_use_native_calibration_table",
+    "trt_dla_enable", "trt_dla_core", "trt_engine_cache_enable", "trt_engine_cache_path",
+    "trt_engine_cache_prefix", "trt_dump_subgraphs", "trt_force_sequential_engine_build",
+    "trt_context_memory_sharing_enable", "trt_layer_norm_fp32_fallback", "trt_timing_cache_enable",
+    "trt_timing_cache_path", "trt_force_timing_cache", "trt_detailed_build_log",
+    "trt_build_heuristics_enable", "trt_sparsity_enable", "trt_builder_optimization_level",
+    "trt_auxiliary_streams", "trt_tactic_sources", "trt_extra_plugin_lib_paths",
+    "trt_profile_min_shapes", "trt_profile_max_shapes", "trt_profile_opt_shapes",
+    "trt_cuda_graph_enable", "trt_dump_ep_context_model", "trt_ep_context_file_path",
+    "trt_ep_context_embed_mode",
+}  # fmt: skip
+
+
+def parameters() -> dict[str, str]:
+    config = configuration.read(STATIC_REPOSITORY, CLASSIFIER, "tensorrt")
+    (accelerator,) = config.optimization.execution_accelerators.gpu_execution_accelerator
+    assert accelerator.name == "tensorrt"
+    return dict(accelerator.parameters)
+
+
+def shapes(text: str) -> dict[str, list[int]]:
+    """ "name:1x2,other:3", as ONNX Runtime and trtexec have it, -> {"name": [1, 2], ...}."""
+    pairs = (entry.split(":") for entry in text.split(","))
+    return {name: [int(size) for size in shape.split("x")] for name, shape in pairs}
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> source.Source:
+    folder = tmp_path_factory.mktemp("model")
+    return source.load(str(tiny_models.bert(folder, num_hidden_layers=1)))
+
+
+@pytest.fixture(scope="module")
+def padded(loaded: source.Source, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("graph") / "model.onnx"
+    with quiet_libraries():
+        graph.save(graph.build(loaded, "padded", "gpu", "fp16"), path)
+    return path
+
+
+def test_only_the_accelerator_differs_from_the_gpu_configuration() -> None:
+    gpu, tensorrt = (
+        configuration.read(STATIC_REPOSITORY, CLASSIFIER, name) for name in ("gpu", "tensorrt")
+    )
+    assert tensorrt.HasField("optimization")
+    tensorrt.ClearField("optimization")
+    assert tensorrt == gpu
+
+
+def test_the_backend_knows_every_parameter() -> None:
+    assert parameters().keys() <= KNOWN
+
+
+def test_profiles_name_the_inputs_of_the_padded_graph(padded: Path) -> None:
+    values = parameters()
+    least, best, most = (shapes(values[f"trt_profile_{n}_shapes"]) for n in ("min", "opt", "max"))
+    model = ir.load(padded)
+    ranks = {value.name: len(value.shape) for value in model.graph.inputs}
+    ranks |= {o.name: 2 for node in model.graph for o in node.outputs if "padded_" in o.name}
+    assert {name: len(shape) for name, shape in best.items()} == ranks
+    for name in ranks:
+        assert all(a <= b <= c for a, b, c in zip(least[name], best[name], most[name], strict=True))
+    assert most["padded_input_ids"] == [64, 512] and most["input_ids"] == [64 * 512]
+    assert most["item_length"] == [64]
+
+
+def test_the_best_shape_is_a_batch_of_the_mixed_workload(reference: source.Source) -> None:
+    best = shapes(parameters()["trt_profile_opt_shapes"])
+    feed = gate.ragged_feed(reference.tokenizer, corpus.mixed(960), reference.max_tokens)
+    batches = feed["item_length"].reshape(-1, 32)
+    assert best["item_length"] == [32]
+    assert best["input_ids"][0] == pytest.approx(batches.sum(1).mean(), rel=0.01)
+    assert best["padded_input_ids"] == [32, np.median(batches.max(1))]
+
+
+def test_triton_reads_it_and_asks_for_its_gpu(padded: Path, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "models")
+    with repository.publish(1) as staged:
+        (staged.classifier / "model.onnx").write_bytes(padded.read_bytes())
+    # Without a GPU Triton's own words, with one those of the embedded backend.
+    refusals = r"unsupported gpu id 0|execution_accelerators are not supported"
+    server = EmbeddedServer(repository.path, model_config_name="tensorrt")
+    with pytest.raises(TextPipelineError, match=refusals), server:
+        pass
+
+
+def test_the_body_for_trtexec_answers_as_pytorch(loaded: source.Source, tmp_path: Path) -> None:
+    tokenizer = loaded.tokenizer
+    tokenizer.save_pretrained(tmp_path)
+    loaded.model.save_pretrained(tmp_path)
+    body.main(str(tmp_path), str(tmp_path / "body.onnx"))
+    model = onnx.load(tmp_path / "body.onnx")
+    assert {node.domain for node in model.graph.node} == {""}
+    assert onnx.TensorProto.STRING not in {o.type.tensor_type.elem_type for o in model.graph.output}
+    encoded = tokenizer(TEXTS, padding=True, return_tensors="np")
+    session = onnxruntime.InferenceSession(tmp_path / "body.onnx")
+    feed = {f"padded_{name}": encoded[name] for name in ("input_ids", "attention_mask",
+            "token_type_ids")}  # fmt: skip
+    assert_near_pytorch(loaded, session.run(list(gate.TENSOR_OUTPUTS), feed))
+    for kind, name in (("min", "minShapes"), ("opt", "optShapes"), ("max", "maxShapes")):
+        given = shapes(re.search(rf"--{name}=(\S+)", README)[1])
+        profile = shapes(parameters()[f"trt_profile_{kind}_shapes"])
+        assert given == {name: profile[name] for name in feed}
+
+
+@pytest.mark.gpu
+def test_an_engine_is_built_and_answers_as_pytorch(
+    loaded: source.Source, padded: Path, tmp_path: Path
+) -> None:
+    names = {"precision_mode": "trt_fp16_enable", "max_workspace_size_bytes":
+             "trt_max_workspace_size"}  # fmt: skip
+    options = {names.get(key, key): value for key, value in parameters().items()}
+    options |= {"trt_fp16_enable": "1", "trt_engine_cache_path": str(tmp_path),
+                "trt_timing_cache_path": str(tmp_path)}  # fmt: skip
+    session = onnxruntime.InferenceSession(
+        padded, providers=[("TensorrtExecutionProvider", options), "CUDAExecutionProvider"]
+    )
+    assert "TensorrtExecutionProvider" in session.get_providers()
+    feed = gate.ragged_feed(loaded.tokenizer, TEXTS, loaded.max_tokens)
+    assert_near_pytorch(loaded, session.run(list(gate.TENSOR_OUTPUTS), feed))
+    assert list(tmp_path.glob("*.engine"))
+
+
+def assert_near_pytorch(loaded: source.Source, outputs: list[np.ndarray]) -> None:
+    for row, expected in enumerate(gate.pytorch_outputs(loaded, TEXTS)):
+        for name, found in zip(gate.TENSOR_OUTPUTS, outputs, strict=True):
+            limit = TOLERANCE * max(1, np.abs(expected[name]).max())
+            assert np.abs(found[row] - expected[name]).max() <= limit
