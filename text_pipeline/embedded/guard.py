@@ -14,7 +14,7 @@ def start(server: int, folder: Path, shared_memory: str) -> subprocess.Popen[byt
     """
     commands = (
         f"tail --pid={server} -f /dev/null",
-        f"kill -KILL -- -{server} 2>/dev/null",
+        f"kill -s KILL -- -{server}",
         f"rm -rf {shlex.quote(str(folder))} {shared_memory}",
     )
     return subprocess.Popen(

@@ -196,16 +196,16 @@ def still_running(processes: Sequence[psutil.Process], timeout_s: float) -> list
         time.sleep(0.05)
 
 
-def regions() -> set[str]:
-    return {path.name for path in SHARED_MEMORY.glob("text_pipeline_*")}
+def regions(prefix: str) -> list[Path]:
+    """The shared memory of one server."""
+    return list(SHARED_MEMORY.glob(f"{prefix}*"))
 
 
 @pytest.mark.parametrize("kill_first", [False, True], ids=["stopped", "after SIGKILL"])
 def test_stop_leaves_no_process_and_no_shared_memory(tmp_path: Path, kill_first: bool) -> None:
     repository = ragged_model.write(tmp_path, ragged_model.config())
-    before = regions()
     with make_server(repository) as server:
-        assert regions() - before, "the server has regions of its own"
+        assert regions(server.shared_memory_prefix)
         processes = family(server.pid)
         if kill_first:
             os.kill(server.pid, signal.SIGKILL)
@@ -213,7 +213,7 @@ def test_stop_leaves_no_process_and_no_shared_memory(tmp_path: Path, kill_first:
         server.stop()
         assert time.monotonic() - started < 15
     assert not still_running(processes, timeout_s=1)
-    assert regions() <= before
+    assert not regions(server.shared_memory_prefix)
 
 
 def test_what_every_start_without_a_gpu_logs_is_no_error(tmp_path: Path) -> None:
@@ -245,11 +245,10 @@ def test_nothing_is_left_of_a_server_whose_parent_is_killed(tmp_path: Path, vict
         server = make_server(Path({str(repository)!r}))
         server.start()
         server.wait_ready()
-        print(server.pid, server.grpc_url, flush=True)
+        print(server.pid, server.grpc_url, server.shared_memory_prefix, flush=True)
         server.watch()
         """
     )
-    before = regions()
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     parent = subprocess.Popen(
@@ -261,7 +260,7 @@ def test_nothing_is_left_of_a_server_whose_parent_is_killed(tmp_path: Path, vict
     )
     with parent, ThreadPoolExecutor(16) as callers:
         assert parent.stdout is not None
-        pid, grpc_url = parent.stdout.readline().split()
+        pid, grpc_url, prefix = parent.stdout.readline().split()
         processes = family(int(pid))
         for _ in range(16):
             callers.submit(ask_until_it_is_gone, grpc_url)
@@ -271,6 +270,6 @@ def test_nothing_is_left_of_a_server_whose_parent_is_killed(tmp_path: Path, vict
             os.kill(int(pid), signal.SIGKILL)
     assert not still_running(processes, timeout_s=15)
     deadline = time.monotonic() + 5
-    while (left := [*temporary.iterdir(), *(regions() - before)]) and time.monotonic() < deadline:
+    while (left := [*temporary.iterdir(), *regions(prefix)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
