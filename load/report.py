@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from load.experiments import Experiment, Outcome
 from load.levels import Level, Measured
+from text_pipeline import markdown
 from text_pipeline.measure.measurement import TOLERANCE
 
 UNSTABLE = " (unstable)"
@@ -95,7 +96,7 @@ def _level_table(levels: Sequence[Level]) -> str:
         for level in levels
     ]
     names = ["workload", "load", "texts/s", "p50 ms", "p95 ms", "p99 ms", "texts in a batch"]
-    return _table([*names, *(f"{share} ms" for share in _SHARES)], rows)
+    return markdown.table([*names, *(f"{share} ms" for share in _SHARES)], rows, words=2)
 
 
 def _outcome_table(outcomes: Sequence[Outcome]) -> str:
@@ -113,15 +114,8 @@ def _outcome_table(outcomes: Sequence[Outcome]) -> str:
             f"{p99:.1f}",
             f"{p99 / base.latency_ms(99):.2f}",
         ])  # fmt: skip
-    return _table(
-        ["workload", "variant", "texts/s", "ratio", "p50 ms", "p95 ms", "p99 ms", "ratio"], rows
-    )
-
-
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown; the first two columns are words."""
-    lines = ["| " + " | ".join(names) + " |", "|---|---|" + "---:|" * (len(names) - 2)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+    names = ["workload", "variant", "texts/s", "ratio", "p50 ms", "p95 ms", "p99 ms", "ratio"]
+    return markdown.table(names, rows, words=2)
 
 
 def _write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:

@@ -284,20 +284,18 @@ def use(version: int, repository: Path, alone: bool, url: str | None) -> None:
     click.echo(f"{repository} uses version {version}")
 
 
-def _takes_texts(command: Callable[..., None]) -> Callable[..., None]:
+def _decorated(
+    command: Callable[..., None], decorators: Iterable[Callable[..., Any]]
+) -> Callable[..., None]:
+    """The options in the order of `decorators`."""
+    for decorate in reversed([*decorators]):
+        command = decorate(command)
+    return command
+
+
+def _asks_server(command: Callable[..., None]) -> Callable[..., None]:
     """What every command takes that sends texts to a server."""
-    for decorate in reversed((
-        click.argument("texts", nargs=-1),
-        click.option(
-            "--input", help="File of texts; - for standard input, the default in a pipe."
-        ),
-        click.option(
-            "--format",
-            type=click.Choice(["lines", "jsonl"]),
-            help="One text a line (blank lines are texts, too) or JSON lines with a field text and "
-            "perhaps text_pair. Default: by the file's name (.jsonl, .ndjson).",
-        ),
-        click.option("--url", default="127.0.0.1:8001", help="The server's gRPC endpoint."),
+    return _decorated(command, (
         click.option(
             "--max-tokens", type=click.IntRange(1), help="Cut texts earlier than the model's limit."
         ),
@@ -326,9 +324,25 @@ def _takes_texts(command: Callable[..., None]) -> Callable[..., None]:
             type=click.FloatRange(min=0, min_open=True),
             help="Seconds one request may take, the server's queue included.",
         ),
-    )):  # fmt: skip
-        command = decorate(command)
-    return command
+    ))  # fmt: skip
+
+
+def _takes_texts(command: Callable[..., None]) -> Callable[..., None]:
+    """What commands take whose texts are arguments or in a file."""
+    return _decorated(command, (
+        click.argument("texts", nargs=-1),
+        click.option(
+            "--input", help="File of texts; - for standard input, the default in a pipe."
+        ),
+        click.option(
+            "--format",
+            type=click.Choice(["lines", "jsonl"]),
+            help="One text a line (blank lines are texts, too) or JSON lines with a field text and "
+            "perhaps text_pair. Default: by the file's name (.jsonl, .ndjson).",
+        ),
+        click.option("--url", default="127.0.0.1:8001", help="The server's gRPC endpoint."),
+        _asks_server,
+    ))  # fmt: skip
 
 
 def _given(
@@ -427,6 +441,85 @@ def embed(
             vectors = display.with_progress(vectors, source, Console(stderr=True))
         with records.replacing(output) as file:
             write_npy(vectors, file)
+
+
+@commands.command()
+@click.option(
+    "--data",
+    required=True,
+    help="JSON lines with text, perhaps text_pair, and label; - for standard input. A label is one "
+    "of the model's, a list of them for a multi-label model, a number for a regression.",
+)
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    default=["127.0.0.1:8001"],
+    help="The server's gRPC endpoint; two to compare two servers.",
+)
+@click.option(
+    "--version",
+    "versions",
+    multiple=True,
+    type=click.IntRange(1),
+    help="A version that the server has loaded; two to compare them. Default: the one in use.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder to make for report.md, report.json, plots, and every line's answer without text.",
+)
+@_asks_server
+def evaluate(
+    data: str,
+    urls: tuple[str, ...],
+    versions: tuple[int, ...],
+    output: Path | None,
+    chunk_size: int,
+    in_flight: int,
+    timeout_s: float,
+    **options: Any,
+) -> None:
+    """Measure how right a running server's answers are, or compare two versions or servers."""
+    asked = [(url, version) for url in urls for version in versions or [None]]
+    if len(asked) > 2 or len(set(asked)) < len(asked):
+        raise click.UsageError(
+            "expected one model or two different ones to compare: give --url or --version twice"
+        )
+    from contextlib import ExitStack
+    from functools import partial
+
+    from rich.console import Console
+
+    from text_pipeline import display, records
+    from text_pipeline.client import PipelineClient
+
+    try:
+        from text_pipeline.evaluation import evaluate as evaluation
+        from text_pipeline.evaluation import tables
+
+        if output is not None:
+            from text_pipeline.evaluation import report
+
+            report.check_output(output)
+    except ModuleNotFoundError as error:
+        raise TextPipelineError(
+            f"evaluate needs {error.name}: pip install 'text-pipeline[evaluate]'"
+        ) from None
+
+    source = records.RecordFile(data, "jsonl")
+    with ExitStack() as stack:
+        settings: Any = {"chunk_size": chunk_size, "in_flight": in_flight, "timeout_s": timeout_s}
+        clients = [
+            stack.enter_context(PipelineClient(url, version=version, **settings))
+            for url, version in asked
+        ]
+        console = Console(stderr=True)
+        progress = partial(display.with_progress, source=source, console=console)
+        found = evaluation.evaluate(source, clients, progress=progress, **options)
+    tables.show(found, Console())
+    if output is not None:
+        report.write(found, output)
 
 
 @commands.command()

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
@@ -20,12 +20,11 @@ from tritonclient.grpc import (
 )
 from tritonclient.utils import InferenceServerException
 
-from text_pipeline.errors import RequestRejectedError, TextPipelineError
+from text_pipeline.chunks import Chunk, Text, chunks
+from text_pipeline.errors import TextPipelineError
 from text_pipeline.failures import explain, is_unavailable, is_unconnected
-from text_pipeline.repository import EMBEDDING_ENSEMBLE, ENSEMBLE
-
-Text = str | tuple[str, str]
-"""A text, or a sentence pair."""
+from text_pipeline.head import Head
+from text_pipeline.repository import CLASSIFIER, EMBEDDING_ENSEMBLE, ENSEMBLE, TOKENIZER
 
 DEFAULT_URL = "127.0.0.1:8001"
 MAX_CHUNK_SIZE = 64
@@ -38,6 +37,9 @@ DEFAULT_IN_FLIGHT = 8
 DEFAULT_TIMEOUT_S = 300.0
 """8 requests of 64 long articles take about a minute on two cores."""
 
+# What the tokenizer says about a text; its other outputs are for the classifier.
+_COUNTS = ("token_count", "truncated")
+_CLASSIFICATION = ("labels", "scores", *_COUNTS)
 _RETRY_DELAYS_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 _CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
@@ -62,32 +64,45 @@ class Classification:
     """Whether the text was longer than the limit and was cut."""
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """The texts of one request; `first` is the number of its first text, the input's being 1."""
+_Arrays = dict[str, NDArray[Any]]
+"""The tensors of an answer, by their names."""
 
-    first: int
-    texts: list[bytes]
-    pairs: list[bytes]
-    """Second segments, one for each text, or none at all."""
+_Send = Callable[[Sequence[InferResult], Callable[..., None]], Any]
+"""Sends one request, given the answers so far and who is to be called with its own."""
 
 
 class _Reply:
-    """The answer to one request that was sent."""
+    """The answer to one request that was sent, or to several that need each other's answers."""
 
-    def __init__(self, send: Callable[[Callable[..., None]], Any]) -> None:
-        self._future: Future[InferResult] = Future()
-        self._call = send(self._receive)
+    def __init__(self, *steps: _Send) -> None:
+        self._future: Future[list[InferResult]] = Future()
+        self._steps = deque(steps)
+        self._results: list[InferResult] = []
+        self._send_next()
+
+    def _send_next(self) -> None:
+        self._call = self._steps.popleft()(self._results, self._receive)
 
     def _receive(self, result: InferResult, error: InferenceServerException | None) -> None:
-        if error is None:
-            self._future.set_result(result)
-        else:
+        if error is not None:
             self._future.set_exception(error)
+            return
+        self._results.append(result)
+        if not self._steps:
+            self._future.set_result(self._results)
+            return
+        try:
+            self._send_next()
+        except ValueError as closed:  # the connection, meanwhile
+            self._future.set_exception(closed)
 
-    def wait(self) -> InferResult:
+    def wait(self) -> _Arrays:
         """Blocks until the answer is here; raises InferenceServerException."""
-        return self._future.result()
+        return {
+            output.name: result.as_numpy(output.name)
+            for result in self._future.result()
+            for output in result.get_response().outputs
+        }
 
     def cancel(self) -> None:
         """Tells the server to forget the request, unless it has been answered."""
@@ -111,10 +126,13 @@ class PipelineClient:
         chunk_size: int = DEFAULT_CHUNK_SIZE,
         in_flight: int = DEFAULT_IN_FLIGHT,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        version: int | None = None,
     ) -> None:
         """`chunk_size` texts a request, `in_flight` requests sent and not yet answered.
 
-        `timeout_s` is what one request may take, waiting in the server's queue included.
+        `timeout_s` is what one request may take, waiting in the server's queue included. `version`
+        asks a version that the server has loaded, not the one in use: its tokenizer, and then its
+        classifier, for the ensembles answer with the version in use only.
         """
         if not re.fullmatch(r"[^\s/]+:\d+", url):
             raise TextPipelineError(f"url: expected HOST:PORT of the gRPC endpoint, got {url!r}")
@@ -126,6 +144,7 @@ class PipelineClient:
         self.chunk_size = chunk_size
         self.in_flight = in_flight
         self.timeout_s = timeout_s
+        self.version = version
         self._client = InferenceServerClient(url, channel_args=_CHANNEL_OPTIONS)
         self._was_answered = False
 
@@ -160,9 +179,8 @@ class PipelineClient:
         mean of windows that share `stride` tokens with the next; `top_k` keeps the best labels
         only. Closing the generator, like any error, cancels the requests in flight.
         """
-        outputs = ("labels", "scores", "token_count", "truncated")
-        given = {"max_tokens": max_tokens, "overflow": overflow, "stride": stride}
-        replies = self._infer(ENSEMBLE, outputs, texts, given)
+        parameters = _given(max_tokens=max_tokens, overflow=overflow, stride=stride)
+        replies = self._infer(ENSEMBLE, _CLASSIFICATION, texts, parameters)
         return (item for reply in replies for item in _classifications(reply, top_k))
 
     def embed(
@@ -174,40 +192,80 @@ class PipelineClient:
         stride: int | None = None,
     ) -> Generator[NDArray[np.float32], None, None]:
         """Yields one embedding for each text: FP32 [hidden size]; parameters as for `classify`."""
-        given = {"max_tokens": max_tokens, "overflow": overflow, "stride": stride}
-        replies = self._infer(EMBEDDING_ENSEMBLE, ("embedding",), texts, given)
-        return (row for reply in replies for row in reply.as_numpy("embedding"))
+        parameters = _given(max_tokens=max_tokens, overflow=overflow, stride=stride)
+        replies = self._infer(EMBEDDING_ENSEMBLE, ("embedding",), texts, parameters)
+        return (row for reply in replies for row in reply["embedding"])
+
+    def head(self) -> Head:
+        """What kind of model answers, and its labels; asks about a text that no metric counts."""
+        outputs = ("labels", "probabilities", "logits")
+        (reply,) = self._infer(ENSEMBLE, outputs, ["a"], {"health_check": True})
+        labels, probabilities, logits = (reply[name][0] for name in outputs)
+        return Head.of(tuple(label.decode() for label in labels), probabilities, logits)
+
+    def version_asked(self) -> int:
+        """The version whose answers come: `version`, if the server has loaded it, or that in use.
+
+        Raises TextPipelineError with those that are loaded.
+        """
+        try:
+            limit = {"client_timeout": self.timeout_s}
+            metadata = self._client.get_model_metadata(CLASSIFIER, **limit)
+            ensemble = self._client.get_model_config(ENSEMBLE, **limit).config.ensemble_scheduling
+        except InferenceServerException as error:
+            raise self._explained(error, CLASSIFIER, first=1) from None
+        loaded = sorted(map(int, metadata.versions))
+        in_use = ensemble.step[0].model_version
+        if self.version is None:
+            return in_use if in_use > 0 else loaded[-1]
+        if self.version not in loaded:
+            raise TextPipelineError(
+                f"the server at {self.url} has not loaded version {self.version}, only "
+                f"{' and '.join(map(str, loaded))}: it loads a new one and the one before"
+            )
+        return self.version
 
     def _infer(
         self,
         model: str,
-        outputs: tuple[str, ...],
+        outputs: Sequence[str],
         texts: Iterable[Text],
-        given: Mapping[str, int | str | None],
-    ) -> Generator[InferResult, None, None]:
+        parameters: Mapping[str, Any],
+    ) -> Generator[_Arrays, None, None]:
         """Keeps up to `in_flight` requests under way and yields their answers in order."""
-        parameters = {name: value for name, value in given.items() if value is not None}
 
-        def send(chunk: _Chunk) -> _Reply:
+        def ask(name: str, inputs: list[InferInput], wanted: Sequence[str], callback: Any) -> Any:
+            return self._client.async_infer(
+                name,
+                inputs,
+                callback,
+                model_version=str(self.version or ""),
+                outputs=[InferRequestedOutput(output) for output in wanted],
+                parameters=parameters,
+                client_timeout=self.timeout_s,
+            )
+
+        def send(chunk: Chunk) -> _Reply:
+            if self.version is None:
+                return _Reply(lambda _, callback: ask(model, chunk.inputs(), outputs, callback))
             return _Reply(
-                lambda callback: self._client.async_infer(
-                    model,
-                    _inputs(chunk),
+                lambda _, callback: ask(TOKENIZER, chunk.inputs(), (), callback),
+                lambda results, callback: ask(
+                    CLASSIFIER,
+                    _token_inputs(results[0]),
+                    [name for name in outputs if name not in _COUNTS],
                     callback,
-                    outputs=[InferRequestedOutput(name) for name in outputs],
-                    parameters=parameters,
-                    client_timeout=self.timeout_s,
-                )
+                ),
             )
 
         is_windowed = parameters.get("overflow") == "window"
         chunk_size = min(self.chunk_size, WINDOW_CHUNK_SIZE) if is_windowed else self.chunk_size
-        chunks = _chunks(texts, chunk_size)
-        pending: deque[tuple[_Chunk, _Reply]] = deque()
+        waiting = chunks(texts, chunk_size)
+        pending: deque[tuple[Chunk, _Reply]] = deque()
         try:
             while True:
                 free = self.in_flight - len(pending)
-                pending.extend((chunk, send(chunk)) for chunk in islice(chunks, free))
+                pending.extend((chunk, send(chunk)) for chunk in islice(waiting, free))
                 if not pending:
                     return
                 chunk, reply = pending[0]
@@ -219,8 +277,8 @@ class PipelineClient:
                 reply.cancel()
 
     def _await(
-        self, chunk: _Chunk, reply: _Reply, send: Callable[[_Chunk], _Reply], model: str
-    ) -> InferResult:
+        self, chunk: Chunk, reply: _Reply, send: Callable[[Chunk], _Reply], model: str
+    ) -> _Arrays:
         """The answer for `chunk`, after repeating the request while that may help."""
         delays = iter(_RETRY_DELAYS_S)
         while True:
@@ -229,71 +287,46 @@ class PipelineClient:
             except InferenceServerException as error:
                 delay = next(delays, None) if self._may_repeat(error) else None
                 if delay is None:
-                    raise explain(
-                        error,
-                        url=self.url,
-                        model=model,
-                        first=chunk.first,
-                        timeout_s=self.timeout_s,
-                        was_answered=self._was_answered,
-                    ) from None
+                    raise self._explained(error, model, chunk.first) from None
                 time.sleep(delay)
                 reply = send(chunk)
             else:
                 self._was_answered = True
                 return result
 
+    def _explained(
+        self, error: InferenceServerException, model: str, first: int
+    ) -> TextPipelineError:
+        return explain(
+            error,
+            url=self.url,
+            model=model,
+            first=first,
+            timeout_s=self.timeout_s,
+            was_answered=self._was_answered,
+        )
+
     def _may_repeat(self, error: InferenceServerException) -> bool:
         # An address where nobody ever answered is most likely mistyped: say so at once.
         return is_unavailable(error) and (self._was_answered or not is_unconnected(error))
 
 
-def _chunks(texts: Iterable[Text], size: int) -> Iterator[_Chunk]:
-    """Requests' worth of texts; single texts and pairs never share a request."""
-    if isinstance(texts, str):
-        raise TypeError("texts: expected an iterable of texts, got a single str")
-    return _split(enumerate(texts, start=1), size)
+def _given(**parameters: Any) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
-def _split(numbered: Iterator[tuple[int, Text]], size: int) -> Iterator[_Chunk]:
-    chunk = _Chunk(1, [], [])
-    for number, text in numbered:
-        first, second = (text, None) if isinstance(text, str) else text
-        is_other_kind = bool(chunk.pairs) == (second is None)
-        if chunk.texts and (is_other_kind or len(chunk.texts) == size):
-            yield chunk
-            chunk = _Chunk(number, [], [])
-        chunk.texts.append(_utf8(first, number, "text"))
-        if second is not None:
-            chunk.pairs.append(_utf8(second, number, "text_pair"))
-    if chunk.texts:
-        yield chunk
-
-
-def _utf8(text: str, number: int, field: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        code = ord(text[error.start])
-        raise RequestRejectedError(
-            f"{field} {number}: not valid Unicode: a lone surrogate (U+{code:04X}) "
-            f"is its character {error.start + 1}"
-        ) from None
-
-
-def _inputs(chunk: _Chunk) -> list[InferInput]:
-    """The request's tensors: STRING [texts, 1] each."""
+def _token_inputs(result: InferResult) -> list[InferInput]:
+    """The tokenizer's answer as the classifier's inputs."""
     tensors = []
-    for name, values in (("text", chunk.texts), ("text_pair", chunk.pairs)):
-        if values:
-            tensor = InferInput(name, [len(values), 1], "BYTES")
-            tensor.set_data_from_numpy(np.array(values, dtype=object).reshape(-1, 1))
-            tensors.append(tensor)
+    for output in result.get_response().outputs:
+        if output.name not in _COUNTS:
+            tensors.append(InferInput(output.name, list(output.shape), output.datatype))
+            tensors[-1].set_data_from_numpy(result.as_numpy(output.name))
     return tensors
 
 
-def _classifications(reply: InferResult, top_k: int | None) -> Iterator[Classification]:
-    columns = (reply.as_numpy(n) for n in ("labels", "scores", "token_count", "truncated"))
+def _classifications(reply: _Arrays, top_k: int | None) -> Iterator[Classification]:
+    columns = (reply[name] for name in _CLASSIFICATION)
     for labels, scores, token_count, truncated in zip(*columns, strict=True):
         yield Classification(
             tuple(label.decode() for label in labels[:top_k]),

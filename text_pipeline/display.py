@@ -26,7 +26,7 @@ def print_tables(results: Iterator[Record], console: Console) -> None:
     while rows := list(islice(results, TABLE_ROWS)):
         table = Table("text", "label", "score", "others", "tokens")
         for row in rows:
-            table.add_row(*map(_plain, _cells(row)))
+            table.add_row(*map(plain, _cells(row)))
         console.print(table)
 
 
@@ -46,7 +46,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 1] + "…"
 
 
-def _plain(cell: str) -> Text:
+def plain(cell: str) -> Text:
     """A cell as it is: neither markup nor control characters of a text reach the terminal."""
     return Text("".join(c if c.isprintable() else "�" for c in cell))
 
@@ -76,15 +76,15 @@ def print_content(content: Content, console: Console) -> None:
     used = content.version_in_use
     state = f"version {used} is in use" if used else "which version is in use cannot be told"
     names = ", ".join(["config.pbtxt", *content.configurations])
-    console.print(_plain(f"{content.path}: {state}; configurations: {names}"), soft_wrap=True)
+    console.print(plain(f"{content.path}: {state}; configurations: {names}"), soft_wrap=True)
     for problem in content.problems:
-        console.print(_plain(f"damaged: {problem}"), style="red", soft_wrap=True)
+        console.print(plain(f"damaged: {problem}"), style="red", soft_wrap=True)
     for version in content.versions:
         state = ", in use" if version.in_use else ", loaded" if version.is_loaded else ""
         console.print(f"\nversion {version.number}{state}", style="bold")
         for name, value in _version_rows(version):
             style = "red" if name == "damaged" else None
-            console.print(_plain(f"  {name:<11}{value}"), style=style, soft_wrap=True)
+            console.print(plain(f"  {name:<11}{value}"), style=style, soft_wrap=True)
 
 
 def _version_rows(version: Version) -> Iterator[tuple[str, str]]:
@@ -122,4 +122,4 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
         mark = "stops" if finding.stops else "note" if finding.problem else "ok"
         problem = f": {finding.problem}" if finding.problem else ""
         line = f"{mark:<6} {finding.subject:<18}{finding.found}{problem}"
-        console.print(_plain(line), style=style, soft_wrap=True)
+        console.print(plain(line), style=style, soft_wrap=True)

@@ -9,7 +9,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from text_pipeline.client import Classification, PipelineClient, Text
+from text_pipeline.chunks import Text
+from text_pipeline.client import Classification, PipelineClient
 from text_pipeline.errors import TextPipelineError
 
 STANDARD_STREAM = "-"

@@ -1,0 +1,1 @@
+"""`text-pipeline evaluate`: how right the answers of a running server are."""
