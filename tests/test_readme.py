@@ -38,6 +38,8 @@ MADE_FILES = (
     "texts.jsonl",
     "labels.jsonl",
     "embeddings.npy",
+    "labelled.jsonl",
+    "evaluation",
 )
 
 
@@ -96,7 +98,7 @@ def made_files():
 
 
 def test_every_command_works_as_shown() -> None:
-    serve, first_request, many, protocol, own_model, look, int8, development = SHELL
+    serve, first_request, many, evaluation, protocol, own_model, look, int8, development = SHELL
     assert development == RUN_BY_CI
     regions = set(Path("/dev/shm").iterdir())
     server = Running(serve)
@@ -113,6 +115,10 @@ def test_every_command_works_as_shown() -> None:
         row = json.loads((ROOT / "labels.jsonl").read_text())
         assert (row["id"], row["label"]) == (7, "tech")
         assert np.load(ROOT / "embeddings.npy").shape == (1, 384)
+
+        assert "2 texts of labelled.jsonl" in shell(evaluation)
+        report = json.loads((ROOT / "evaluation" / "report.json").read_text())
+        assert report["models"][0]["measures"]["accuracy"] == 1
 
         labels, embedding = shell(protocol).replace("}{", "}\n{").splitlines()
         assert {o["name"] for o in json.loads(labels)["outputs"]} == {"labels", "scores"}
