@@ -4,16 +4,20 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests import containers
+from tests import containers, tiny_models
+from text_pipeline import corpus
 from text_pipeline.control import KEY_VARIABLE
 from text_pipeline.default_model import build
 from text_pipeline.embedded.server import SHARED_MEMORY, EmbeddedServer
 from text_pipeline.export import source
+from text_pipeline.export.exporter import export_model
+from text_pipeline.repository import CLASSIFIER, Repository
 
 REPOSITORY = Path(__file__).parents[1] / "model_repository"
 CONTAINER_TESTS = Path(__file__).parent / "container"
@@ -126,3 +130,33 @@ def default_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def reference(default_model: Path) -> source.Source:
     """The default model in PyTorch."""
     return source.load(str(default_model))
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A tiny model and what the exporter made of it."""
+
+    source: source.Source
+    repository: Repository
+    version: int
+
+    @property
+    def graph(self) -> Path:
+        """The file of the graph."""
+        return self.repository.path / CLASSIFIER / str(self.version) / "model.onnx"
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Exported]:
+    """Exports one of tiny_models.ARCHITECTURES, once, to a repository that is the same for all."""
+    repository = Repository(tmp_path_factory.mktemp("architectures") / "repository")
+
+    @cache
+    def export(name: str) -> Exported:
+        model = tiny_models.architecture(tmp_path_factory.mktemp(name), name)
+        version = export_model(
+            str(model), repository, texts=corpus.short(8), progress=lambda _: None
+        )
+        return Exported(source.load(str(model)), repository, version)
+
+    return export

@@ -1,17 +1,15 @@
 """Tiny random classifiers with real tokenizers: every architecture in a second."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from text_pipeline import corpus
+from tests import tiny_tokenizers
+from tests.tiny_tokenizers import BERT, VOCABULARY, byte_level, unigram, word_piece
 
-VOCABULARY = 600
 SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -24,52 +22,10 @@ SIZES = {
 WEIGHT_SCALE = 0.3
 
 
-@cache
-def byte_level_bpe() -> transformers.PreTrainedTokenizerFast:
-    """A RoBERTa-type tokenizer: byte-level BPE, `<s> … </s>`, padding id 1, no segments."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=special,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(corpus.short(500), trainer)
-    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        model_input_names=["input_ids", "attention_mask"],
-        bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>",
-        pad_token="<pad>", unk_token="<unk>", mask_token="<mask>",
-    )  # fmt: skip
-
-
-@cache
-def word_piece() -> transformers.PreTrainedTokenizerFast:
-    """A BERT-type tokenizer: WordPiece, `[CLS] … [SEP]`, padding id 0, segments."""
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=VOCABULARY, special_tokens=special, show_progress=False
-    )
-    tokenizer.train_from_iterator(corpus.short(500), trainer)
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-        cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", unk_token="[UNK]",
-        mask_token="[MASK]",
-    )  # fmt: skip
-
-
 def save(
     directory: Path,
     config: transformers.PretrainedConfig,
-    tokenizer: transformers.PreTrainedTokenizerFast,
+    tokenizer: transformers.PreTrainedTokenizerFast | tiny_tokenizers.Files,
 ) -> Path:
     """A random model of this configuration as a Hugging Face directory."""
     torch.manual_seed(0)
@@ -79,7 +35,11 @@ def save(
             if parameter.dim() > 1:
                 parameter.normal_(0, WEIGHT_SCALE)
     model.save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
+    if isinstance(tokenizer, Mapping):
+        for name, content in tokenizer.items():
+            (directory / name).write_bytes(content)
+    else:
+        tokenizer.save_pretrained(directory)
     return directory
 
 
@@ -93,11 +53,15 @@ def roberta(directory: Path, **settings: Any) -> Path:
     config = transformers.RobertaConfig(
         **SIZES | {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2} | settings
     )
-    return save(directory, config, byte_level_bpe())
+    return save(directory, config, byte_level())
 
 
-def _roberta_ids(config: type[transformers.PretrainedConfig]) -> transformers.PretrainedConfig:
-    return config(**SIZES, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+def _roberta_ids(config: type, **settings: Any) -> transformers.PretrainedConfig:
+    return config(**SIZES, pad_token_id=1, bos_token_id=0, eos_token_id=2, **settings)
+
+
+def _deberta_v2() -> transformers.PreTrainedTokenizerFast:
+    return unigram(transformers.DebertaV2Tokenizer, ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"))
 
 
 def modern_bert(pooling: str = "mean") -> transformers.ModernBertConfig:
@@ -119,10 +83,21 @@ def deberta(**settings: Any) -> transformers.DebertaV2Config:
 ARCHITECTURES: Mapping[str, Callable[[], tuple[Any, Any]]] = {
     "albert": lambda: (
         transformers.AlbertConfig(**SIZES, embedding_size=16, num_hidden_groups=1),
-        word_piece(),
+        unigram(
+            transformers.AlbertTokenizer, ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+        ),
     ),
-    "bert": lambda: (transformers.BertConfig(**SIZES), word_piece()),
-    "camembert": lambda: (_roberta_ids(transformers.CamembertConfig), byte_level_bpe()),
+    "bert": lambda: (transformers.BertConfig(**SIZES), tiny_tokenizers.word_list()),
+    "camembert": lambda: (
+        transformers.CamembertConfig(**SIZES, pad_token_id=1, bos_token_id=5, eos_token_id=6),
+        unigram(
+            transformers.CamembertTokenizer,
+            (
+                "<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>",
+                "<mask>",
+            ),
+        ),
+    ),
     "distilbert": lambda: (
         transformers.DistilBertConfig(
             vocab_size=VOCABULARY, dim=32, hidden_dim=48, n_layers=2, n_heads=4,
@@ -130,36 +105,127 @@ ARCHITECTURES: Mapping[str, Callable[[], tuple[Any, Any]]] = {
         ),
         word_piece(),
     ),
-    "electra": lambda: (transformers.ElectraConfig(**SIZES, embedding_size=16), word_piece()),
-    "roberta": lambda: (_roberta_ids(transformers.RobertaConfig), byte_level_bpe()),
-    "xlm-roberta": lambda: (_roberta_ids(transformers.XLMRobertaConfig), byte_level_bpe()),
-    "modernbert": lambda: (modern_bert(), word_piece()),
-    "mpnet": lambda: (_roberta_ids(transformers.MPNetConfig), byte_level_bpe()),
-    "deberta-v2": lambda: (deberta(position_biased_input=True, type_vocab_size=2), word_piece()),
+    "electra": lambda: (
+        transformers.ElectraConfig(**SIZES, embedding_size=16),
+        word_piece(transformers.ElectraTokenizer),
+    ),
+    "roberta": lambda: (
+        _roberta_ids(transformers.RobertaConfig), tiny_tokenizers.merges_and_vocabulary()
+    ),
+    "xlm-roberta": lambda: (
+        _roberta_ids(transformers.XLMRobertaConfig),
+        tiny_tokenizers.sentence_piece("sentencepiece.bpe.model", {}),
+    ),
+    # Byte-level BPE between [CLS] and [SEP], as DeBERTa's.
+    "modernbert": lambda: (modern_bert(), byte_level(transformers.DebertaTokenizer, BERT)),
+    "mpnet": lambda: (
+        _roberta_ids(transformers.MPNetConfig),
+        word_piece(transformers.MPNetTokenizer, ("<s>", "<pad>", "</s>", "[UNK]", "<mask>")),
+    ),
+    "longformer": lambda: (
+        _roberta_ids(transformers.LongformerConfig, attention_window=[4, 8]), byte_level()
+    ),
+    "deberta-v2": lambda: (deberta(position_biased_input=True, type_vocab_size=2), _deberta_v2()),
     # As the published DeBERTa v3 models: logarithmic buckets of distances, shared projections.
     "deberta-v3": lambda: (
         deberta(
             position_biased_input=False, type_vocab_size=0, position_buckets=8, share_att_key=True,
             norm_rel_ebd="layer_norm",
         ),
-        word_piece(),
+        _deberta_v2(),
+    ),
+    # Without special tokens and padding id.
+    "gpt2": lambda: (
+        transformers.GPT2Config(
+            vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=128,
+            bos_token_id=0, eos_token_id=0,
+        ),
+        byte_level(transformers.GPT2Tokenizer, ("<|endoftext|>",)),
+    ),
+    "llama": lambda: (
+        transformers.LlamaConfig(**SIZES, num_key_value_heads=2),
+        tiny_tokenizers.sentence_piece(
+            "tokenizer.model",
+            {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "padding_side": "left"},
+            model_type="bpe", byte_fallback=True,
+        ),
+    ),
+    # With an end token behind every text, and a window over 4 tokens in the second layer.
+    "mistral": lambda: (
+        transformers.MistralConfig(
+            **SIZES, num_key_value_heads=2, sliding_window=4, pad_token_id=1, bos_token_id=0,
+            eos_token_id=2,
+        ),
+        byte_level(
+            transformers.Qwen2Tokenizer, unk_token="<unk>", pad_token="<pad>", eos_token="</s>",
+            add_eos_token=True,
+        ),
+    ),
+    # The padding id is also the end of a text.
+    "qwen2": lambda: (
+        transformers.Qwen2Config(
+            **SIZES, num_key_value_heads=2, use_sliding_window=True, sliding_window=4,
+            max_window_layers=1, pad_token_id=0, bos_token_id=0, eos_token_id=0,
+        ),
+        byte_level(
+            transformers.Qwen2Tokenizer, ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+            padding_side="left",
+        ),
     ),
     # Not packed.
+    "big_bird": lambda: (
+        transformers.BigBirdConfig(**SIZES, block_size=16),
+        unigram(
+            transformers.BigBirdTokenizer,
+            ("<pad>", "</s>", "<s>", "<unk>", "[SEP]", "[MASK]", "[CLS]"),
+        ),
+    ),
+    "deberta": lambda: (
+        transformers.DebertaConfig(
+            **SIZES, relative_attention=True, pos_att_type=["c2p", "p2c"], type_vocab_size=0,
+            position_biased_input=False,
+        ),
+        byte_level(transformers.DebertaTokenizer, BERT),
+    ),
     "rembert": lambda: (
         transformers.RemBertConfig(**SIZES, input_embedding_size=16, output_embedding_size=16),
         word_piece(),
     ),
     "deberta-conv": lambda: (
-        deberta(position_biased_input=False, type_vocab_size=0, conv_kernel_size=3), word_piece()
+        deberta(position_biased_input=False, type_vocab_size=0, conv_kernel_size=3), _deberta_v2()
     ),
 }  # fmt: skip
-
-
-def architecture(directory: Path, name: str) -> Path:
-    """A tiny model of one of ARCHITECTURES."""
-    return save(directory, *ARCHITECTURES[name]())
 
 
 def labelled(labels: Sequence[str]) -> Mapping[str, Any]:
     """The configuration settings for these labels."""
     return {"id2label": dict(enumerate(labels)), "label2id": {n: i for i, n in enumerate(labels)}}
+
+
+ODD_LABELS = [
+    "plain", "with space", "co:lon", "a:b:c", 'say "so"', "it's", "semi;colon", "comma, too",
+    "back\\slash", "two\nlines", "naïve", "分类", "🙂",
+]  # fmt: skip
+MULTI_LABEL = {"problem_type": "multi_label_classification"}
+SIGMOID_RERANKER = {
+    "sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}
+}
+# Heads of every kind, each on one of the architectures; the others have two labels.
+HEADS: Mapping[str, Mapping[str, Any]] = {
+    "bert": labelled(ODD_LABELS),
+    "distilbert": labelled([f"class {n}" for n in range(1000)]),
+    "electra": labelled(["calm", "glad", "sad", "angry"]) | MULTI_LABEL,
+    "albert": labelled(["toxic", "severe"]) | MULTI_LABEL,
+    "roberta": labelled(["relevance"]),
+    "mpnet": labelled(["relevance"]) | SIGMOID_RERANKER,
+    "camembert": labelled(["stars"]) | {"problem_type": "regression"},
+    "deberta-v3": labelled(["entailment", "neutral", "contradiction"]),
+    "gpt2": labelled(ODD_LABELS),
+}
+
+
+def architecture(directory: Path, name: str) -> Path:
+    """A tiny model of one of ARCHITECTURES."""
+    config, tokenizer = ARCHITECTURES[name]()
+    config.update(dict(HEADS.get(name, {})))
+    return save(directory, config, tokenizer)

@@ -248,6 +248,9 @@ _server_option = click.option(
     show_default=True,
     help="Least share of texts that get the label they get in PyTorch.",
 )
+@click.option(
+    "--trust-remote-code", is_flag=True, help="Run the model's own code, if it brings some."
+)
 @_server_option
 def export(
     model: str, repository: Path, texts: str | None, url: str | None, **options: Any
@@ -370,6 +373,11 @@ def _given(
     help="File for JSON lines, written when everything is classified.",
 )
 @click.option("--top-k", type=click.IntRange(1), help="How many labels to show of each text.")
+@click.option(
+    "--threshold",
+    type=float,
+    help="Show only labels with at least this score: those that fit, of a multi-label model.",
+)
 def classify(
     texts: tuple[str, ...],
     input: str | None,

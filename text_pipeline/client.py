@@ -171,17 +171,19 @@ class PipelineClient:
         overflow: str | None = None,
         stride: int | None = None,
         top_k: int | None = None,
+        threshold: float | None = None,
     ) -> Generator[Classification, None, None]:
         """Yields one classification for each text.
 
         `max_tokens` cuts texts earlier than the model's limit; `overflow` is `"truncate"` (the
         default), `"error"`, which rejects texts that would be cut, or `"window"`, which takes the
         mean of windows that share `stride` tokens with the next; `top_k` keeps the best labels
-        only. Closing the generator, like any error, cancels the requests in flight.
+        only, `threshold` those with at least this score, perhaps none. Closing the generator, like
+        any error, cancels the requests in flight.
         """
         parameters = _given(max_tokens=max_tokens, overflow=overflow, stride=stride)
         replies = self._infer(ENSEMBLE, _CLASSIFICATION, texts, parameters)
-        return (item for reply in replies for item in _classifications(reply, top_k))
+        return (item for reply in replies for item in _classifications(reply, top_k, threshold))
 
     def embed(
         self,
@@ -325,12 +327,18 @@ def _token_inputs(result: InferResult) -> list[InferInput]:
     return tensors
 
 
-def _classifications(reply: _Arrays, top_k: int | None) -> Iterator[Classification]:
+def _classifications(
+    reply: _Arrays, top_k: int | None, threshold: float | None
+) -> Iterator[Classification]:
     columns = (reply[name] for name in _CLASSIFICATION)
     for labels, scores, token_count, truncated in zip(*columns, strict=True):
+        if threshold is not None:
+            # As the scores: 0.7 in FP32 is less than 0.7.
+            scores = scores[scores >= np.float32(threshold)]
+        kept = scores[:top_k].tolist()
         yield Classification(
-            tuple(label.decode() for label in labels[:top_k]),
-            tuple(scores[:top_k].tolist()),
+            tuple(label.decode() for label in labels[: len(kept)]),
+            tuple(kept),
             int(token_count[0]),
             bool(truncated[0]),
         )

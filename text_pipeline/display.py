@@ -35,8 +35,8 @@ def _cells(row: Record) -> tuple[str, ...]:
     text = " ".join(" / ".join(filter(None, (row["text"], row.get("text_pair")))).split())
     return (
         _shortened(text),
-        row["label"],
-        f"{row['score']:.3f}",
+        row["label"] or "-",
+        f"{row['score']:.3f}" if row["labels"] else "-",
         ", ".join(f"{label} {score:.2f}" for label, score in others),
         f"{row['token_count']}{' (cut)' if row['truncated'] else ''}",
     )

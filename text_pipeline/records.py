@@ -92,12 +92,13 @@ def text_of(record: Record) -> Text:
 def answered(record: Record, answer: Classification) -> Record:
     """The record with its answer: the best label and score, all labels and scores, the counts.
 
+    Where no score reached the threshold, the best label and score are None.
     A field of the record that has the name of one of these is kept as `input_<name>`: records
     with a `label` to compare with are common.
     """
     answer_fields = {
-        "label": answer.labels[0],
-        "score": answer.scores[0],
+        "label": answer.labels[0] if answer.labels else None,
+        "score": answer.scores[0] if answer.scores else None,
         "labels": answer.labels,
         "scores": answer.scores,
         "token_count": answer.token_count,

@@ -126,7 +126,7 @@ def test_refused_requests_are_counted_by_reason(monitored: Monitored) -> None:
             "query", query="text_pipeline_rejected_requests_total"
         )["result"]
     }
-    assert refused == {"utf8": 1, "too_long": 1, "parameter": 2}
+    assert refused == {"utf8": 1, "empty": 0, "too_long": 1, "parameter": 2}
     # They are no errors of the server.
     (ratio,) = monitored.prometheus.values("text_pipeline:error_ratio:5m")
     assert ratio == pytest.approx(0, abs=1e-9)

@@ -124,6 +124,16 @@ def test_every_option_is_an_environment_variable(stand_in: StandIn, tmp_path: Pa
     assert stand_in.parameters[0] == {"max_tokens": 9, "overflow": "error"}
 
 
+@pytest.mark.parametrize(("threshold", "kept"), [("0.25", 2), ("0.26", 1), ("0.76", 0)])
+def test_threshold_keeps_the_labels_that_reach_it(
+    stand_in: StandIn, threshold: str, kept: int
+) -> None:
+    (row,) = rows(run(stand_in.url, "--threshold", threshold, "a").stdout)
+    assert row["labels"] == ["label of a", "another"][:kept]
+    assert row["scores"] == [0.75, 0.25][:kept]
+    assert (row["label"], row["score"]) == (("label of a", 0.75) if kept else (None, None))
+
+
 def test_json_fields_are_kept(stand_in: StandIn, tmp_path: Path) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import tiny_models
+from tests import tiny_tokenizers
 from text_pipeline.repository import TOKENIZER_CODE
 
 LIMIT = 8
@@ -59,7 +59,7 @@ def initialized(module, repository: Path):
     return model
 
 
-@pytest.fixture(scope="module", params=[tiny_models.word_piece, tiny_models.byte_level_bpe])
+@pytest.fixture(scope="module", params=[tiny_tokenizers.word_piece, tiny_tokenizers.byte_level])
 def model(request: pytest.FixtureRequest, module, tmp_path_factory: pytest.TempPathFactory):
     return initialized(module, save(tmp_path_factory.mktemp("repository"), request.param()))
 
@@ -98,14 +98,14 @@ def test_a_text_is_read_as_a_whole_or_has_too_many_windows(module, model, text: 
 
 @pytest.mark.parametrize("missing", ["tokenizer.json", "tokenizer_config.json"])
 def test_a_missing_file_is_named(module, tmp_path: Path, missing: str) -> None:
-    repository = save(tmp_path, tiny_models.word_piece())
+    repository = save(tmp_path, tiny_tokenizers.word_piece())
     (repository / "1" / "tokenizer" / missing).unlink()
     with pytest.raises(ModelError, match=f"{repository}.* has no {missing}: run `text-pipeline"):
         initialized(module, repository)
 
 
 def test_the_tokenizer_of_another_classifier_is_named(module, tmp_path: Path) -> None:
-    repository = save(tmp_path, tiny_models.word_piece())
+    repository = save(tmp_path, tiny_tokenizers.word_piece())
     report = tmp_path / "text_classifier_onnx" / "1" / "export.json"
     report.parent.mkdir(parents=True)
     report.write_text('{"tokenizer_sha256": "of another file"}')
@@ -114,7 +114,7 @@ def test_the_tokenizer_of_another_classifier_is_named(module, tmp_path: Path) ->
 
 
 def test_a_classifier_of_an_earlier_export_gets_no_windows(module, tmp_path: Path) -> None:
-    repository = save(tmp_path, tiny_models.word_piece())
+    repository = save(tmp_path, tiny_tokenizers.word_piece())
     report = tmp_path / "text_classifier_onnx" / "1" / "export.json"
     report.parent.mkdir(parents=True)
     report.write_text("{}")

@@ -37,6 +37,7 @@ def export_model(
     texts: Sequence[str] | None = None,
     tolerance: float | None = None,
     min_agreement: float = gate.MIN_AGREEMENT,
+    trust_remote_code: bool = False,
     http_url: str | None = None,
     progress: Callable[[str], None] = print,
 ) -> int:
@@ -44,8 +45,9 @@ def export_model(
 
     `layout` is "packed", "padded" or None: packed where the architecture allows. `device` is "cpu"
     or "gpu", `precision` one that graph.PRECISIONS has for it, by default the first. `texts` are
-    those the graph is checked with, and int8 calibrated; by default BBC news. `http_url` is a
-    server as control.use takes it. `progress` is called with one line before every step. Raises
+    those the graph is checked with, and int8 calibrated; by default BBC news.
+    `trust_remote_code` lets code run that the model brings. `http_url` is a server as control.use
+    takes it. `progress` is called with one line before every step. Raises
     TextPipelineError when the model cannot be exported and ExportRejectedError when the graph does
     not answer as PyTorch does; the repository then is as it was.
     """
@@ -58,7 +60,7 @@ def export_model(
         raise TextPipelineError("--texts: no text in it")
     with quiet_libraries(), _directory_of(model_id) as directory:
         progress(f"loading {model_id}")
-        loaded = source.load(directory, max_tokens)
+        loaded = source.load(directory, max_tokens, trust_remote_code)
         gate_texts = gate.gate_texts(loaded, texts)
         gate.check_model(loaded, gate_texts)
         layout = _choose_layout(loaded, layout, device, progress)
@@ -74,9 +76,7 @@ def export_model(
                     checked = staged.scratch / GRAPH
                     _build(loaded, checked, layout, "cpu", precision, texts)
             report = gate.check(loaded, checked, gate_texts, tolerance, min_agreement)
-            # The tokenizer step takes its limit from here.
-            loaded.tokenizer.model_max_length = loaded.max_tokens
-            loaded.tokenizer.save_pretrained(staged.tokenizer)
+            loaded.save_tokenizer(staged.tokenizer)
             content = {
                 "model": model_id,
                 "architecture": type(loaded.model).__name__,

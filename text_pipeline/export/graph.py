@@ -27,7 +27,13 @@ from text_pipeline.errors import TextPipelineError
 from text_pipeline.export.attention import OPERATORS
 from text_pipeline.export.front import packed_front, padded_front
 from text_pipeline.export.fusion import fuse
-from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS, PaddedClassifier
+from text_pipeline.export.heads import (
+    TENSOR_OUTPUTS,
+    TOKEN_INPUTS,
+    LastTokenClassifier,
+    PaddedClassifier,
+    pools_last_token,
+)
 from text_pipeline.export.packed import PACKED_INPUTS, PackedClassifier
 from text_pipeline.export.source import Source
 from text_pipeline.export.windows import JoinWindows
@@ -41,7 +47,7 @@ EMBEDDED_BYTES = 2**31 - 2**24
 
 _CAUSE_IN_THE_MODEL = (
     "the model's code decides something by the size or the content of its inputs, which a graph "
-    "cannot: try another version of transformers"
+    "cannot: try the other --layout or another version of transformers"
 )
 
 LAYOUTS = ("packed", "padded")
@@ -109,8 +115,13 @@ def build_body(source: Source, precision: str) -> ir.Model:
     """
     tokens, shape, names = _padded_example(source)
     dtype = torch.float16 if precision == "fp16" else torch.float32
-    model = _export(PaddedClassifier(source, dtype), tokens, names, [shape] * len(tokens))
+    model = _export(_padded_body(source, dtype), tokens, names, [shape] * len(tokens))
     return _finished(model)
+
+
+def _padded_body(source: Source, dtype: torch.dtype) -> PaddedClassifier:
+    kind = LastTokenClassifier if pools_last_token(source.model) else PaddedClassifier
+    return kind(source, dtype)
 
 
 def _export_padded(source: Source, dtype: torch.dtype) -> ir.Model:
@@ -118,7 +129,7 @@ def _export_padded(source: Source, dtype: torch.dtype) -> ir.Model:
     tokens, shape, names = _padded_example(source)
     windows = (torch.tensor(True), torch.tensor([0, 1, 1]), torch.ones(2, dtype=torch.int32))
     return _export(
-        PaddedClassifier(source, dtype),
+        _padded_body(source, dtype),
         (*tokens, *windows),
         [*names, "has_windows", "window_item", "item_length"],
         [shape, shape, shape, ({}, {0: shape[0]}, {0: torch.export.Dim("items")})],
@@ -128,8 +139,7 @@ def _export_padded(source: Source, dtype: torch.dtype) -> ir.Model:
 def _padded_example(source: Source) -> tuple[tuple[torch.Tensor, ...], dict[int, Any], list[str]]:
     """Three windows: their tensors, the dimensions that vary in each, and its name."""
     # More than one of everything: torch.export would fix a dimension of size 1.
-    texts = ["a text", "another one", "a third"]
-    input_ids = source.tokenizer(texts, padding=True, return_tensors="pt")["input_ids"]
+    input_ids = torch.tensor([[5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]])
     tokens = (input_ids, torch.ones_like(input_ids), torch.zeros_like(input_ids))
     longest = torch.export.Dim("longest", max=source.max_tokens)
     shape = {0: torch.export.Dim("windows"), 1: longest}

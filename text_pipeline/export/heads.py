@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from text_pipeline.export.source import Source
+from text_pipeline.export.source import Source, has_own_code
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedModel
 
 TOKEN_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 TENSOR_OUTPUTS = ("scores", "probabilities", "logits", "embedding")
@@ -39,33 +39,90 @@ class PaddedClassifier(nn.Module):
         The embedding is the mean of the last hidden state over the attended tokens, of length 1.
         Every window is an item, unless `windows` are the rest of what `padded_front` gives.
         """
-        segments = {"token_type_ids": token_type_ids} if self.takes_segments else {}
         output = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
             output_hidden_states=True,
-            **segments,
+            **self.segments(token_type_ids),
         )
+        return self.answer(output.logits, output.hidden_states[-1], attention_mask, *windows)
+
+    def segments(self, token_type_ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The argument for the segments, if the model takes them."""
+        return {"token_type_ids": token_type_ids} if self.takes_segments else {}
+
+    def answer(
+        self,
+        logits: torch.Tensor,
+        hidden: torch.Tensor,
+        attention_mask: torch.Tensor,
+        *windows: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        """Logits, last hidden state, mask and windows -> what `forward` gives."""
         # In fp32: a sum of many tokens.
-        hidden = output.hidden_states[-1].float()
+        hidden = hidden.float()
         weight = attention_mask.unsqueeze(-1).to(hidden.dtype)
         # A row of no tokens has no mean; 1 keeps it zero instead of NaN.
         mean = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
-        logits = output.logits.float()
+        logits = logits.float()
         if windows:
             logits, mean = join_windows(logits, mean, attention_mask.sum(1), *windows)
         return ranked(logits, self.activation, mean)
 
 
+class LastTokenClassifier(PaddedClassifier):
+    """A decoder on padded items; transformers refuses more than one if there is no padding id."""
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        token_type_ids: torch.Tensor,
+        *windows: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        """As PaddedClassifier's."""
+        hidden = self.model.base_model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            use_cache=False,
+            **self.segments(token_type_ids),
+        ).last_hidden_state
+        position = torch.arange(input_ids.shape[1])
+        last = (position * may_be_last(input_ids, self.model.config) * attention_mask).amax(1)
+        pooled = hidden[torch.arange(input_ids.shape[0]), last]
+        logits = self.model.score(pooled)  # type: ignore[operator]
+        return self.answer(logits, hidden, attention_mask, *windows)
+
+
+def pools_last_token(model: "PreTrainedModel") -> bool:
+    """Whether it is one of transformers' decoders, which give the last token to `score`."""
+    return not has_own_code(model) and isinstance(getattr(model, "score", None), nn.Linear)
+
+
+def may_be_last(input_ids: torch.Tensor, config: "PretrainedConfig") -> torch.Tensor:
+    """Which tokens a decoder's head may take, 1 or 0: all but padding, even if a text ends in it.
+
+    So transformers finds the last token; without a padding id it is the last one of all.
+    """
+    padding = config.get_text_config().pad_token_id
+    return torch.ones_like(input_ids) if padding is None else (input_ids != padding).long()
+
+
 def activation(config: "PretrainedConfig") -> nn.Module:
     """From logits to scores, by the configuration's `problem_type`.
 
-    A head of one output without a problem type is a regression: its value is the score.
+    A head of one output without a problem type is a regression: its value is the score, unless the
+    sentence-transformers library, which most rerankers come from, wrote down a sigmoid for it.
     """
     if config.problem_type == "multi_label_classification":
         return nn.Sigmoid()
-    if config.problem_type == "regression" or config.num_labels == 1:
+    if config.problem_type == "regression":
         return nn.Identity()
+    if config.num_labels == 1:
+        named = (getattr(config, "sentence_transformers", None) or {}).get("activation_fn")
+        # Before its version 4.
+        named = named or getattr(config, "sbert_ce_default_activation_function", None) or ""
+        return nn.Sigmoid() if named.endswith(".Sigmoid") else nn.Identity()
     return nn.Softmax(dim=-1)
 
 

@@ -6,15 +6,28 @@ sees one token for each window: its first, or the mean of all.
 """
 
 import copy
+import functools
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
-from text_pipeline.export.heads import activation, join_windows, ranked
-from text_pipeline.export.relative import replace_deberta_attention, replace_mpnet_attention
-from text_pipeline.export.source import Source
+from text_pipeline.export.heads import (
+    activation,
+    join_windows,
+    may_be_last,
+    pools_last_token,
+    ranked,
+)
+from text_pipeline.export.relative import (
+    hiding,
+    replace_deberta_attention,
+    replace_longformer_attention,
+    replace_mpnet_attention,
+)
+from text_pipeline.export.source import Source, has_own_code
 
 ATTENTION = "packed"
 PACKED_INPUTS = (
@@ -35,7 +48,8 @@ PACKED_INPUTS = (
     "cumulative_sequence_length",
 )
 
-# Where each architecture's last hidden state comes out, below the base model's pooling.
+# Where each architecture's last hidden state comes out, below the base model's pooling; "" is the
+# base model itself.
 ENCODERS = {
     "albert": "encoder",
     "bert": "encoder",
@@ -43,19 +57,32 @@ ENCODERS = {
     "deberta-v2": "encoder",
     "distilbert": "transformer",
     "electra": "encoder",
+    "gpt2": "",
+    "llama": "",
+    "longformer": "encoder",
+    "mistral": "",
     "modernbert": "final_norm",
     "mpnet": "encoder",
+    "qwen2": "",
+    "qwen3": "",
     "roberta": "encoder",
     "xlm-roberta": "encoder",
 }
 # Their positions count the tokens that differ from the padding id and start behind it.
-POSITIONS_BEHIND_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta")
-RELATIVE = {"deberta-v2": replace_deberta_attention, "mpnet": replace_mpnet_attention}
+POSITIONS_BEHIND_PADDING = ("camembert", "longformer", "mpnet", "roberta", "xlm-roberta")
+# They take no attention function.
+REPLACED = {
+    "deberta-v2": replace_deberta_attention,
+    "longformer": replace_longformer_attention,
+    "mpnet": replace_mpnet_attention,
+}
 
 
 def reason_not_packed(model: PreTrainedModel, device: str) -> str | None:
     """Why a model must be padded, or None if it can be packed."""
     config = model.config
+    if has_own_code(model):
+        return "it brings its own code"
     if config.model_type not in ENCODERS:
         return f"no packed form of the architecture {config.model_type}"
     if getattr(config, "is_decoder", False):
@@ -80,14 +107,18 @@ class PackedClassifier(nn.Module):
         self.device = device
         self.takes_segments = source.takes_segments
         self.activation = activation(source.model.config)
+        self.pools_last = pools_last_token(source.model)
         self.batch: dict[str, torch.Tensor] = {}
         self.mean = torch.empty(0)
         config = self.model.config
         encoder = self.model.base_model.get_submodule(ENCODERS[config.model_type])
         encoder.register_forward_hook(self._pool)
-        if config.model_type in RELATIVE:
-            RELATIVE[config.model_type](self, encoder)
+        if config.model_type in REPLACED:
+            REPLACED[config.model_type](self, encoder)
             return
+        for module in self.model.modules():
+            if isinstance(module, Conv1D):
+                module.forward = functools.partial(_product, module)  # type: ignore[method-assign]
         AttentionInterface.register(ATTENTION, self._attend)
         AttentionMaskInterface.register(ATTENTION, lambda *args, **kwargs: None)
         self.model.set_attn_implementation(ATTENTION)
@@ -99,9 +130,15 @@ class PackedClassifier(nn.Module):
         inputs = {"input_ids": input_ids, "position_ids": self._position_ids().unsqueeze(0)}
         if self.takes_segments:
             inputs["token_type_ids"] = self.batch["packed_token_type_ids"].unsqueeze(0)
-        logits = self.model(**inputs).logits.float()
+        if self.pools_last:
+            output = self.model.base_model(**inputs, use_cache=False)
+            logits = self.model.score(output.last_hidden_state[:, 0])
+        else:
+            logits = self.model(**inputs).logits
         windows = ("window_tokens", "has_windows", "window_item", "item_length")
-        logits, mean = join_windows(logits, self.mean, *(self.batch[name] for name in windows))
+        logits, mean = join_windows(
+            logits.float(), self.mean, *(self.batch[name] for name in windows)
+        )
         return ranked(logits, self.activation, mean)
 
     def _position_ids(self) -> torch.Tensor:
@@ -129,14 +166,18 @@ class PackedClassifier(nn.Module):
     ) -> tuple[torch.Tensor, None]:
         """[1, heads, tokens, head size] each -> [1, tokens, heads, head size].
 
-        transformers' attention function; a token sees those less than `sliding_window` away.
+        transformers' attention function; a token sees those less than `sliding_window` away, in a
+        decoder only those before it. Several heads of a query may share one of key and value.
         """
-        bias = None
-        if sliding_window is not None:
-            position = self.batch["position"]
-            is_far = (position[:, None] - position[None, :]).abs() >= sliding_window
-            bias = is_far[None, None].to(query.dtype) * torch.finfo(query.dtype).min
         _, heads, tokens, size = query.shape
+        hides = []
+        if sliding_window is not None:
+            hides.append(self.distance().abs() >= sliding_window)
+        if getattr(module, "is_causal", False):
+            hides.append(self.distance() > 0)
+        bias = hiding(functools.reduce(torch.logical_or, hides), query.dtype) if hides else None
+        if (repeats := heads // key.shape[1]) > 1:
+            key, value = (t.repeat_interleave(repeats, dim=1) for t in (key, value))
         query, key, value = (
             t.transpose(1, 2).reshape(1, tokens, heads * size) for t in (query, key, value)
         )
@@ -194,6 +235,11 @@ class PackedClassifier(nn.Module):
         """The positions of the longest item, [1, longest, 1]."""
         return self.batch["position"][None, :, None]
 
+    def distance(self) -> torch.Tensor:
+        """How far each position lies behind each, [longest, longest]."""
+        position = self.batch["position"]
+        return position[None, :] - position[:, None]
+
     def _pool(self, module: nn.Module, args: Any, output: Any) -> Any:
         """Hidden states [1, tokens, hidden] -> one for each window, [windows, 1, hidden]."""
         is_tensor = isinstance(output, torch.Tensor)
@@ -203,10 +249,23 @@ class PackedClassifier(nn.Module):
         # In fp32: a sum of many tokens.
         self.mean = belongs @ hidden.float() / count.unsqueeze(1)
         pools_mean = getattr(self.model.config, "classifier_pooling", "cls") == "mean"
-        pooled = self.mean.to(hidden.dtype) if pools_mean else hidden[self.batch["window_first"]]
+        pooled = self.mean.to(hidden.dtype) if pools_mean else hidden[self._pooled_token(belongs)]
         if is_tensor:
             return pooled.unsqueeze(1)
         output.last_hidden_state = pooled.unsqueeze(1)
         if output.hidden_states:  # DeBERTa takes the last of these
             output.hidden_states = (output.last_hidden_state,)
         return output
+
+    def _pooled_token(self, belongs: torch.Tensor) -> torch.Tensor:
+        """Which token of each window its class depends on; `belongs`: [windows, tokens]."""
+        first = self.batch["window_first"]
+        if not self.pools_last:
+            return first
+        candidates = may_be_last(self.batch["packed_input_ids"], self.model.config)
+        return first + (belongs.long() * candidates * self.batch["token_position"]).amax(1)
+
+
+def _product(module: Conv1D, x: torch.Tensor) -> torch.Tensor:
+    """GPT-2's linear layer, as others are: it flattens tokens, and int8 would not know them."""
+    return x @ module.weight + module.bias

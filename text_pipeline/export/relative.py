@@ -1,13 +1,20 @@
-"""Packed attention for architectures with relative positions, which take no attention function.
+"""Packed attention for architectures that take no attention function.
 
-Both prepare something for every pair of tokens of one row, so for pairs from different items, too.
-Here it is made once for the positions of the longest item, of which every item takes the beginning.
+MPNet and DeBERTa prepare something for every pair of tokens of one row, so for pairs from different
+items, too. Here it is made once for the positions of the longest item, of which every item takes
+the beginning.
 """
 
 from typing import Any
 
 import torch
 from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_position
+from transformers.models.longformer.modeling_longformer import LongformerBaseModelOutput
+
+
+def hiding(pairs: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The bias, [1, 1, longest, longest], that hides from each position those where it is true."""
+    return pairs[None, None].to(dtype) * torch.finfo(dtype).min
 
 
 def replace_mpnet_attention(classifier: Any, encoder: Any) -> None:
@@ -85,5 +92,49 @@ def _deberta_attention(classifier: Any, module: Any, embeddings: torch.Tensor) -
             version=1,
         )
         return attended, None
+
+    return forward
+
+
+def replace_longformer_attention(classifier: Any, encoder: Any) -> None:
+    """A window around every token, and the first token, which sees all and is seen by all.
+
+    Longformer computes the same in pieces of fixed length, for which it pads every text.
+    """
+    model = classifier.model.base_model
+
+    def embed_and_encode(input_ids: torch.Tensor, **inputs: Any) -> LongformerBaseModelOutput:
+        given = {name: inputs.get(name) for name in ("position_ids", "token_type_ids")}
+        hidden = model.embeddings(input_ids=input_ids, **given)
+        return LongformerBaseModelOutput(last_hidden_state=encoder(hidden))
+
+    def encode(hidden: torch.Tensor) -> torch.Tensor:
+        for layer in encoder.layer:
+            (hidden,) = layer(hidden)
+        return hidden
+
+    model.forward, encoder.forward = embed_and_encode, encode
+    for layer in encoder.layer:
+        module = layer.attention.self
+        module.forward = _longformer_attention(classifier, module)
+
+
+def _longformer_attention(classifier: Any, module: Any) -> Any:
+    def forward(hidden: torch.Tensor, **_: Any) -> tuple[torch.Tensor]:
+        def attend(kind: str, bias: torch.Tensor | None) -> torch.Tensor:
+            query, key, value = (
+                module.get_submodule(f"{name}{kind}")(hidden) for name in ("query", "key", "value")
+            )
+            return classifier.attend(query, key, value, module.num_heads, None, bias)
+
+        is_far = classifier.distance().abs() > module.one_sided_attn_window_size
+        is_first = classifier.batch["position"] == 0
+        local = attend("", hiding(is_far & ~is_first, hidden.dtype))
+        attended = torch.where(
+            (classifier.batch["token_position"] == 0)[None, :, None],
+            attend("_global", None),
+            local,
+        )
+        return (attended,)
 
     return forward

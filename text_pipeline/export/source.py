@@ -10,7 +10,7 @@ from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import folder
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 # transformers writes a model_max_length of 1e30 when a tokenizer states no limit.
 NO_LIMIT = 10**9
@@ -39,9 +39,33 @@ class Source:
         """Whether there is a segment for the second text of a pair."""
         return not self.takes_segments or getattr(self.model.config, "type_vocab_size", 0) != 1
 
+    def save_tokenizer(self, directory: Path) -> None:
+        """Writes what the server reads: `tokenizer.json` as it works now, and the limit.
 
-def load(model_id: str, max_tokens: int | None = None) -> Source:
-    """Loads a local directory or a hub id; raises TextPipelineError with the cause in one line."""
+        In transformers' plain class, which needs no code of the model's own and takes the file as
+        it is, where others make parts of it anew.
+        """
+        from transformers import PreTrainedTokenizerFast
+
+        PreTrainedTokenizerFast(
+            tokenizer_object=self.tokenizer.backend_tokenizer,
+            model_max_length=self.max_tokens,
+            model_input_names=self.tokenizer.model_input_names,
+            pad_token=self.tokenizer.pad_token,
+            split_special_tokens=self.tokenizer.split_special_tokens,
+        ).save_pretrained(directory)
+
+
+def has_own_code(model: "PreTrainedModel") -> bool:
+    """Whether the model's class came with it (auto_map) and is none of transformers'."""
+    return not type(model).__module__.startswith("transformers.")
+
+
+def load(model_id: str, max_tokens: int | None = None, trust_remote_code: bool = False) -> Source:
+    """Loads a local directory or a hub id; raises TextPipelineError with the cause in one line.
+
+    `trust_remote_code` lets the model's own code run, if it brings some.
+    """
     import transformers
     from safetensors import SafetensorError
 
@@ -49,28 +73,53 @@ def load(model_id: str, max_tokens: int | None = None) -> Source:
     if Path(model_id).exists() or not is_hub_id:
         folder.check(Path(model_id))
     try:
-        config = transformers.AutoConfig.from_pretrained(model_id)
-        _check_architecture(model_id, config.architectures or [])
+        own_code = _own_code(model_id)
+        if own_code and not trust_remote_code:
+            raise TextPipelineError(
+                f"{model_id}: brings code of its own ({', '.join(own_code)}, auto_map in its "
+                "configuration): read it, and give --trust-remote-code to run it"
+            )
+        config = transformers.AutoConfig.from_pretrained(
+            model_id, trust_remote_code=trust_remote_code
+        )
+        _check_architecture(model_id, config)
         model, info = transformers.AutoModelForSequenceClassification.from_pretrained(
             model_id,
             dtype="float32",
             ignore_mismatched_sizes=True,  # reported below, with both shapes
             output_loading_info=True,
+            trust_remote_code=trust_remote_code,
         )
-    except (OSError, ValueError, RuntimeError, EOFError, UnpicklingError, SafetensorError) as error:
+    except (
+        ImportError,
+        OSError,
+        ValueError,
+        RuntimeError,
+        EOFError,
+        UnpicklingError,
+        SafetensorError,
+    ) as error:
         raise TextPipelineError(f"{model_id}: {_reason(error)}") from error
     _check_weights(model_id, info)
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(model_id)
-    except (OSError, ValueError) as error:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            model_id, trust_remote_code=trust_remote_code
+        )
+    except (ImportError, OSError, ValueError) as error:
         raise TextPipelineError(
             f"{model_id}: has no tokenizer that can be loaded (tokenizer.json): "
             f"{' '.join(str(error).split())}"
         ) from error
     if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
         raise TextPipelineError(f"{model_id}: has no fast tokenizer (tokenizer.json)")
+    if tokenizer.truncation_side != "right":
+        raise TextPipelineError(
+            f"{model_id}: its tokenizer cuts long texts at the beginning (truncation_side), which "
+            'the served one does not: write "truncation_side": "right" into tokenizer_config.json'
+        )
     _check_vocabulary(model_id, model, tokenizer)
     limit = usable_tokens(model, tokenizer, max_tokens)
+    _attend_in_full(model_id, model, limit)
     labels = labels_in_order(model.config.id2label)
     return Source(model.eval(), tokenizer, labels, limit)
 
@@ -78,7 +127,9 @@ def load(model_id: str, max_tokens: int | None = None) -> Source:
 def _reason(error: Exception) -> str:
     """What transformers says itself; what the files' readers say fills a page, and names none."""
     text = " ".join(str(error).split())
-    if isinstance(error, ValueError) or (isinstance(error, OSError) and error.errno is None):
+    if isinstance(error, ImportError | ValueError) or (
+        isinstance(error, OSError) and error.errno is None
+    ):
         return text
     return f"its weights cannot be read ({text.split('. ')[0]}): download them again"
 
@@ -124,7 +175,41 @@ def usable_tokens(
     return limit
 
 
-def _check_architecture(model_id: str, architectures: list[str]) -> None:
+def _own_code(model_id: str) -> list[str]:
+    """The files with code that the model's and the tokenizer's configuration name."""
+    import transformers
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    config, _ = transformers.PretrainedConfig.get_config_dict(model_id)
+    files = set()
+    for declared in (config, get_tokenizer_config(model_id)):
+        auto_map = declared.get("auto_map") or {}
+        # Old ones are the tokenizer's alone, which has two classes, a slow one and a fast one.
+        for names in auto_map.values() if isinstance(auto_map, dict) else [auto_map]:
+            classes = [names] if isinstance(names, str) else names
+            files |= {f"{name.rpartition('.')[0]}.py" for name in classes if name}
+    return sorted(files)
+
+
+def _attend_in_full(model_id: str, model: "PreTrainedModel", limit: int) -> None:
+    """Has BigBird attend to all tokens, as it does by itself for texts that are short enough."""
+    config = model.config
+    if config.model_type != "big_bird" or config.attention_type == "original_full":
+        return
+    longest = (5 + 2 * config.num_random_blocks) * config.block_size
+    if limit > longest:
+        raise TextPipelineError(
+            f"{model_id}: attends to texts of more than {longest} tokens in random blocks, which "
+            f"ONNX cannot express: give --max-tokens {longest}, or write "
+            '"attention_type": "original_full" into config.json'
+        )
+    model.base_model.set_attention_type("original_full")  # type: ignore[operator]
+
+
+def _check_architecture(model_id: str, config: "PretrainedConfig") -> None:
+    architectures = config.architectures or []
+    if "AutoModelForSequenceClassification" in (getattr(config, "auto_map", None) or {}):
+        return
     if not any(name.endswith("ForSequenceClassification") for name in architectures):
         raise TextPipelineError(
             f"{model_id}: architectures in config.json is {architectures}, "

@@ -114,9 +114,15 @@ class TritonPythonModel:
         )
 
     def _check_lengths(self, parsed: Request, rows: Sequence[Sequence[Encoding]]) -> None:
-        """Refuses texts that are too long for what the request asks."""
+        """Refuses texts that are too long for what the request asks, and those of no tokens."""
         all_windows = 0
         for row, windows in enumerate(rows):
+            # Only where the tokenizer adds none; transformers fails for it, too.
+            if len(windows[0]) == 0:
+                raise InvalidRequestError(
+                    f"text[{row}]: no tokens, of which this model needs one: send some text",
+                    reason="empty",
+                )
             if parsed.overflow == "error" and windows[0].overflowing:
                 count = self.reader.count_tokens(parsed.texts[row])
                 raise InvalidRequestError(

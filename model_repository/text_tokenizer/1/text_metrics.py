@@ -7,7 +7,7 @@ from threading import Event, Thread
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-REJECTION_REASONS = ("utf8", "too_long", "parameter")
+REJECTION_REASONS = ("utf8", "empty", "too_long", "parameter")
 # Titles have about ten tokens, articles hundreds; most models take 512, a few 8192.
 TOKEN_BUCKETS = (8, 16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192)
 FLUSH_INTERVAL_S = 1

@@ -20,7 +20,7 @@ from text_pipeline import corpus
 from text_pipeline.export import gate, graph, packed, source
 
 # Those with a bias, those without, and a position table that begins behind the padding.
-ARCHITECTURES = ("bert", "modernbert", "mpnet", "roberta")
+ARCHITECTURES = ("bert", "llama", "modernbert", "mpnet", "roberta")
 ON_GPU = [name for name in packed.ENCODERS if name != "deberta-v2"]
 TEXTS = [*corpus.short(6, seed=3), "a", "word " * 60]
 TOLERANCE = {"fp32": 1e-4, "fp16": 0.05}
