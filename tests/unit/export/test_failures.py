@@ -64,6 +64,9 @@ def no_tokenizer(model: Path) -> None:
 
 def no_fast_tokenizer(model: Path) -> None:
     (model / "tokenizer.json").unlink()
+    # A class that is made of that file alone.
+    config = '{"tokenizer_class": "PreTrainedTokenizerFast"}'
+    (model / "tokenizer_config.json").write_text(config)
 
 
 def no_weights(model: Path) -> None:
