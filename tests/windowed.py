@@ -44,14 +44,15 @@ def reference(source: Source, text: str, max_tokens: int, stride: int = 0) -> Wi
         with torch.inference_mode():
             output = source.model(**inputs, output_hidden_states=True)
         logits.append(output.logits[0])
-        hidden.append(output.hidden_states[-1][0].mean(0))
+        last = output.hidden_states[-1][0]
+        hidden.append({"mean": last.mean(0), "cls": last[0], "last": last[-1]}[source.pooling.mode])
     tokens = torch.tensor([len(window["input_ids"]) for window in windows])
     mean, pooled = ((torch.stack(v).T @ (tokens / tokens.sum())) for v in (logits, hidden))
     return Windowed(
         windows,
         mean.numpy(),
         activation(source.model.config)(mean).numpy(),
-        (pooled / pooled.norm()).numpy(),
+        (pooled / pooled.norm() if source.pooling.normalize else pooled).numpy(),
     )
 
 

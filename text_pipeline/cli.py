@@ -231,6 +231,12 @@ _server_option = click.option(
 )
 @click.option("--max-tokens", type=click.IntRange(1), help="Shorten the model's own limit.")
 @click.option(
+    "--pooling",
+    type=click.Choice(["mean", "cls", "last"]),
+    help="What an embedding is made of: all tokens, the first, the last. Default: as the model's "
+    "sentence-transformers files say, else mean.",
+)
+@click.option(
     "--texts",
     help="File of real texts, one a line or JSON lines, that the graph is checked with and int8 "
     "is calibrated with. Default: BBC news.",

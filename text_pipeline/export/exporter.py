@@ -6,7 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -17,6 +17,7 @@ from text_pipeline.default_model import build as default_model
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import gate, graph, int8, source
 from text_pipeline.export.packed import reason_not_packed
+from text_pipeline.export.pooling import find as find_pooling
 from text_pipeline.repository import GRAPH, LABELS, REPORT, Repository, sha256
 
 DEFAULT_MODEL = "default"
@@ -34,6 +35,7 @@ def export_model(
     device: str = "cpu",
     precision: str | None = None,
     max_tokens: int | None = None,
+    pooling: str | None = None,
     texts: Sequence[str] | None = None,
     tolerance: float | None = None,
     min_agreement: float = gate.MIN_AGREEMENT,
@@ -44,8 +46,9 @@ def export_model(
     """Publishes a Hugging Face classifier as a version, puts it into use, returns its number.
 
     `layout` is "packed", "padded" or None: packed where the architecture allows. `device` is "cpu"
-    or "gpu", `precision` one that graph.PRECISIONS has for it, by default the first. `texts` are
-    those the graph is checked with, and int8 calibrated; by default BBC news.
+    or "gpu", `precision` one that graph.PRECISIONS has for it, by default the first. `pooling` is
+    one of pooling.MODES, by default what the model's files say. `texts` are those the graph is
+    checked with, and int8 calibrated; by default BBC news.
     `trust_remote_code` lets code run that the model brings. `http_url` is a server as control.use
     takes it. `progress` is called with one line before every step. Raises
     TextPipelineError when the model cannot be exported and ExportRejectedError when the graph does
@@ -61,6 +64,7 @@ def export_model(
     with quiet_libraries(), _directory_of(model_id) as directory:
         progress(f"loading {model_id}")
         loaded = source.load(directory, max_tokens, trust_remote_code)
+        loaded = replace(loaded, pooling=find_pooling(directory, pooling))
         gate_texts = gate.gate_texts(loaded, texts)
         gate.check_model(loaded, gate_texts)
         layout = _choose_layout(loaded, layout, device, progress)
@@ -84,6 +88,7 @@ def export_model(
                 "max_tokens": loaded.max_tokens,
                 "takes_pairs": loaded.takes_pairs,
                 "takes_windows": True,
+                "pooling": asdict(loaded.pooling),
                 "tokenizer_sha256": sha256(staged.tokenizer / "tokenizer.json"),
                 "layout": layout,
                 "device": device,

@@ -26,6 +26,7 @@ class PaddedClassifier(nn.Module):
             self.model = copy.deepcopy(source.model).to(dtype)  # type: ignore[arg-type]
         self.takes_segments = source.takes_segments
         self.activation = activation(source.model.config)
+        self.pooling = source.pooling
 
     def forward(
         self,
@@ -36,7 +37,7 @@ class PaddedClassifier(nn.Module):
     ) -> tuple[torch.Tensor, ...]:
         """INT64 [windows, tokens] each -> scores, probabilities, logits, embedding, class order.
 
-        The embedding is the mean of the last hidden state over the attended tokens, of length 1.
+        The embedding is what the source's pooling makes of the last hidden state.
         Every window is an item, unless `windows` are the rest of what `padded_front` gives.
         """
         output = self.model(
@@ -59,15 +60,12 @@ class PaddedClassifier(nn.Module):
         *windows: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         """Logits, last hidden state, mask and windows -> what `forward` gives."""
-        # In fp32: a sum of many tokens.
-        hidden = hidden.float()
-        weight = attention_mask.unsqueeze(-1).to(hidden.dtype)
-        # A row of no tokens has no mean; 1 keeps it zero instead of NaN.
-        mean = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
+        # In fp32: a mean is a sum of many tokens.
+        pooled = self.pooling.of_padded(hidden.float(), attention_mask)
         logits = logits.float()
         if windows:
-            logits, mean = join_windows(logits, mean, attention_mask.sum(1), *windows)
-        return ranked(logits, self.activation, mean)
+            logits, pooled = join_windows(logits, pooled, attention_mask.sum(1), *windows)
+        return ranked(logits, self.activation, self.pooling.finish(pooled))
 
 
 class LastTokenClassifier(PaddedClassifier):
@@ -145,10 +143,10 @@ def join_windows(
 
 
 def ranked(
-    logits: torch.Tensor, to_scores: nn.Module, mean_hidden: torch.Tensor
+    logits: torch.Tensor, to_scores: nn.Module, embedding: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """Logits [items, classes], mean hidden state [items, hidden] -> TENSOR_OUTPUTS, class order."""
+    """Logits [items, classes], embedding [items, hidden] -> TENSOR_OUTPUTS, class order."""
     probabilities = to_scores(logits)
     # TopK of all classes: sorted, and equal scores in class order.
     scores, order = torch.topk(probabilities, probabilities.shape[-1], dim=-1)
-    return scores, probabilities, logits, nn.functional.normalize(mean_hidden, dim=-1), order
+    return scores, probabilities, logits, embedding, order

@@ -109,7 +109,8 @@ class PackedClassifier(nn.Module):
         self.activation = activation(source.model.config)
         self.pools_last = pools_last_token(source.model)
         self.batch: dict[str, torch.Tensor] = {}
-        self.mean = torch.empty(0)
+        self.pooling = source.pooling
+        self.pooled = torch.empty(0)
         config = self.model.config
         encoder = self.model.base_model.get_submodule(ENCODERS[config.model_type])
         encoder.register_forward_hook(self._pool)
@@ -136,10 +137,10 @@ class PackedClassifier(nn.Module):
         else:
             logits = self.model(**inputs).logits
         windows = ("window_tokens", "has_windows", "window_item", "item_length")
-        logits, mean = join_windows(
-            logits.float(), self.mean, *(self.batch[name] for name in windows)
+        logits, pooled = join_windows(
+            logits.float(), self.pooled, *(self.batch[name] for name in windows)
         )
-        return ranked(logits, self.activation, mean)
+        return ranked(logits, self.activation, self.pooling.finish(pooled))
 
     def _position_ids(self) -> torch.Tensor:
         if self.model.config.model_type not in POSITIONS_BEHIND_PADDING:
@@ -247,9 +248,15 @@ class PackedClassifier(nn.Module):
         row, count = self.batch["window_row"], self.batch["window_tokens"]
         belongs = (row.unsqueeze(1) == self.batch["token_row"].unsqueeze(0)).float()
         # In fp32: a sum of many tokens.
-        self.mean = belongs @ hidden.float() / count.unsqueeze(1)
+        mean = belongs @ hidden.float() / count.unsqueeze(1)
+        first = self.batch["window_first"]
+        self.pooled = {
+            "mean": mean,
+            "cls": hidden[first].float(),
+            "last": hidden[first + count - 1].float(),
+        }[self.pooling.mode]
         pools_mean = getattr(self.model.config, "classifier_pooling", "cls") == "mean"
-        pooled = self.mean.to(hidden.dtype) if pools_mean else hidden[self._pooled_token(belongs)]
+        pooled = mean.to(hidden.dtype) if pools_mean else hidden[self._pooled_token(belongs)]
         if is_tensor:
             return pooled.unsqueeze(1)
         output.last_hidden_state = pooled.unsqueeze(1)

@@ -1,13 +1,14 @@
 """The model to export: a Hugging Face sequence classifier, checked before anything is built."""
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import folder
+from text_pipeline.export.pooling import Pooling
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
@@ -26,6 +27,8 @@ class Source:
     """In class order."""
     max_tokens: int
     """Longest input the model takes, special tokens included."""
+    pooling: Pooling = field(default_factory=Pooling)
+    """How its embeddings are made."""
 
     @property
     def takes_segments(self) -> bool:
