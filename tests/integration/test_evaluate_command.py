@@ -186,6 +186,22 @@ def test_every_loaded_version_can_be_asked(served, outputs, version) -> None:
     np.testing.assert_allclose(vectors, expected, atol=1e-4)
 
 
+def test_the_version_in_use_answers_as_the_ensemble_does(served) -> None:
+    texts = ["word " * 300, *TEXTS]
+    windows = {"overflow": "window", "max_tokens": 40, "stride": 5}
+    with (
+        PipelineClient(served.grpc_url) as ensemble,
+        PipelineClient(served.grpc_url, version=3) as steps,
+    ):
+        assert steps.version_asked() == ensemble.version_asked() == 3
+        pairs = zip(
+            ensemble.classify(texts, **windows), steps.classify(texts, **windows), strict=True
+        )
+        for expected, found in pairs:
+            assert (found.labels, found.token_count) == (expected.labels, expected.token_count)
+            assert found.scores == pytest.approx(expected.scores, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
