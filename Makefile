@@ -26,7 +26,8 @@ load: $(VENV)/.test model
 	$(BIN)/python -m load sweep
 
 test: $(VENV)/.test model
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile tests/unit
+	$(BIN)/pytest --ignore tests/unit
 
 test-container: $(VENV)/.test model
 	$(BIN)/pytest --server container tests/integration tests/container

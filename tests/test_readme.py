@@ -97,6 +97,7 @@ def made_files():
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
+@pytest.mark.timeout(600)  # the int8 export compares a thousand texts
 def test_every_command_works_as_shown() -> None:
     serve, first_request, many, evaluation, protocol, own_model, look, int8, development = SHELL
     assert development == RUN_BY_CI
