@@ -91,7 +91,12 @@ class Running:
 
 @pytest.fixture(autouse=True)
 def made_files():
+    remove_made_files()  # of a run that was killed
     yield
+    remove_made_files()
+
+
+def remove_made_files() -> None:
     for name in MADE_FILES:
         path = ROOT / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 PARAMETERS = ("max_tokens", "overflow", "stride")
 OVERFLOW_CHOICES = ("truncate", "error", "window")
 MAX_WINDOWS = 32
-"""Of one text: MiniLM needs 0.4 GiB for 32 windows of 512 tokens, and two seconds of a core."""
+"""Of one text: MiniLM needs 0.4 GiB for 32 windows of 512 tokens, and six seconds of a core."""
 # Characters of a text that are read first and at most, for each token that can matter: real text
 # has about five. 2 MB of dots took 3 s and 1 GB of memory as a whole, and everybody else waited.
 # Windows need many tokens, so that fewer characters for each are enough.
