@@ -1,0 +1,123 @@
+"""Commands around a server: start it, ask how it is, what its machine and repository lack."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from text_pipeline.control import MODEL_CONTROL
+from text_pipeline.embedded.ports import DEFAULT_PORTS
+from text_pipeline.errors import TextPipelineError
+
+
+@click.command()
+@click.option(
+    "--repository",
+    type=click.Path(path_type=Path, readable=False),
+    default="model_repository",
+    help="Model repository to serve.",
+)
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--http-port", default=DEFAULT_PORTS["http"], type=click.IntRange(1, 65535))
+@click.option("--grpc-port", default=DEFAULT_PORTS["grpc"], type=click.IntRange(1, 65535))
+@click.option("--metrics-port", default=DEFAULT_PORTS["metrics"], type=click.IntRange(1, 65535))
+@click.option(
+    "--model-config-name",
+    default="cpu",
+    help="Custom model configuration: <model>/configs/<name>.pbtxt where there is one.",
+)
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="File for the server's log; - passes it on.",
+)
+@click.option(
+    "--model-control",
+    type=click.Choice(MODEL_CONTROL),
+    default=MODEL_CONTROL[0],
+    help="How the server learns of new versions: by a restart, by looking every 15 s, or by "
+    "`text-pipeline use --url`.",
+)
+@click.option(
+    "--triton",
+    type=click.Path(path_type=Path),
+    help="An installed Triton, such as /opt/tritonserver. Default: the wheel's.",
+)
+@click.option(
+    "--trace-url",
+    help="OTLP/HTTP endpoint that gets OpenTelemetry traces, for example "
+    "http://127.0.0.1:4318/v1/traces. Default: no traces.",
+)
+@click.option(
+    "--trace-rate", default=100, type=click.IntRange(1), help="Trace one request in so many."
+)
+@click.argument("tritonserver_arguments", nargs=-1)
+def serve(
+    repository: Path, log: Path | None, tritonserver_arguments: tuple[str, ...], **options: Any
+) -> None:
+    """Start a Triton server; Ctrl-C stops it, and it ends when it classifies no more.
+
+    TRITONSERVER_ARGUMENTS go to tritonserver as they are: after --, for example
+    `serve -- --log-verbose=1`.
+    """
+    from text_pipeline.embedded.serve import serve
+    from text_pipeline.repository import Repository
+
+    serve(
+        Repository(repository),
+        log_path=log,
+        extra_arguments=tritonserver_arguments,
+        **options,
+        progress=click.echo,
+    )
+
+
+@click.command()
+@click.option(
+    "--repository",
+    type=click.Path(path_type=Path, readable=False),
+    default="model_repository",
+    help="Model repository to look into.",
+)
+@click.option("--called", help="The repository's name in messages, if it is not its path.")
+def check(repository: Path, called: str | None) -> None:
+    """Say what is missing in a model repository; succeed if it can be served."""
+    from text_pipeline.repository import Repository
+
+    Repository(repository).check(called)
+
+
+@click.command()
+@click.option("--url", default="127.0.0.1:8000", help="The server's HTTP endpoint.")
+@click.option(
+    "--timeout",
+    default=10.0,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds the answer may take.",
+)
+def health(url: str, timeout: float) -> None:
+    """Classify a text with a running server, as a health check; succeed if it answers."""
+    from text_pipeline.embedded.probe import ensemble_problem
+
+    if problem := ensemble_problem(url, timeout):
+        raise TextPipelineError(problem)
+
+
+@click.command()
+@click.option("--http-port", default=DEFAULT_PORTS["http"], type=click.IntRange(1, 65535))
+@click.option("--grpc-port", default=DEFAULT_PORTS["grpc"], type=click.IntRange(1, 65535))
+@click.option("--metrics-port", default=DEFAULT_PORTS["metrics"], type=click.IntRange(1, 65535))
+def doctor(http_port: int, grpc_port: int, metrics_port: int) -> None:
+    """Check whether this machine can run the server, with and without containers.
+
+    Fails if something stops `serve` on CPU; what only containers, GPUs or int8 need is a note.
+    """
+    from rich.console import Console
+
+    from text_pipeline import display
+    from text_pipeline.doctor import examine
+
+    findings = examine({"http": http_port, "grpc": grpc_port, "metrics": metrics_port})
+    display.print_findings(findings, Console())
+    if stops := [finding.subject for finding in findings if finding.stops]:
+        raise TextPipelineError(f"the server cannot start here: see {', '.join(stops)}")
