@@ -23,7 +23,7 @@ class PaddedClassifier(nn.Module):
         super().__init__()
         self.model = source.model
         if dtype != source.model.dtype:
-            self.model = copy.deepcopy(source.model).to(dtype)  # type: ignore[arg-type]
+            self.model = copy.deepcopy(source.model).to(dtype)  # type: ignore[arg-type]  # hidden by a decorator
         self.takes_segments = source.takes_segments
         self.activation = activation(source.model.config)
         self.pooling = source.pooling

@@ -103,7 +103,7 @@ class PackedClassifier(nn.Module):
     def __init__(self, source: Source, device: str, dtype: torch.dtype) -> None:
         super().__init__()
         # Another attention and a hook go into it: the source stays the reference.
-        self.model = copy.deepcopy(source.model).to(dtype)  # type: ignore[arg-type]
+        self.model = copy.deepcopy(source.model).to(dtype)  # type: ignore[arg-type]  # hidden by a decorator
         self.device = device
         self.takes_segments = source.takes_segments
         self.activation = activation(source.model.config)

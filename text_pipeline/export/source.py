@@ -229,7 +229,8 @@ def _check_vocabulary(
             f"{model_id}: has no tokenizer (tokenizer.json): add that of the model from which it "
             "was trained"
         )
-    rows = len(model.get_input_embeddings().weight)  # type: ignore[arg-type]
+    table = model.get_input_embeddings()
+    rows = len(table.weight)  # type: ignore[arg-type]  # for mypy it may be a module, too
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if largest >= rows:
         raise TextPipelineError(
