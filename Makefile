@@ -26,8 +26,8 @@ load: $(VENV)/.test model
 	$(BIN)/python -m load sweep
 
 test: $(VENV)/.test model
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile tests/unit
-	$(BIN)/pytest --ignore tests/unit
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile tests/unit tests/models
+	$(BIN)/pytest --ignore tests/unit --ignore tests/models
 
 test-container: $(VENV)/.test model
 	$(BIN)/pytest --server container tests/integration tests/container
@@ -47,7 +47,7 @@ $(DEFAULT_MODEL): | $(VENV)/.serve
 $(VENV)/.serve: pyproject.toml requirements.lock scripts/create-venv
 	@scripts/create-venv $(VENV)
 	@echo "Installing the server and the exporter (PyTorch is most of it)"
-	@$(INSTALL) --editable '.[server,export]'
+	@$(INSTALL) --editable '.[server,export,evaluate]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.serve scripts/get-prometheus

@@ -172,6 +172,14 @@ ARCHITECTURES: Mapping[str, Callable[[], tuple[Any, Any]]] = {
             padding_side="left",
         ),
     ),
+    # Each head's query and key are normalised.
+    "qwen3": lambda: (
+        transformers.Qwen3Config(
+            **SIZES, num_key_value_heads=2, head_dim=8, pad_token_id=0, bos_token_id=0,
+            eos_token_id=0,
+        ),
+        byte_level(transformers.Qwen2Tokenizer, ("<|endoftext|>", "<|im_start|>", "<|im_end|>")),
+    ),
     # Not packed.
     "big_bird": lambda: (
         transformers.BigBirdConfig(**SIZES, block_size=16),

@@ -20,7 +20,7 @@ from text_pipeline.export.gate import Text, columns, gate_texts, pytorch_outputs
 from text_pipeline.export.source import Source
 
 # Served they are as others, and their graphs are tested elsewhere.
-NOT_SERVED = ("deberta-conv", "deberta-v2", "mistral", "rembert")
+NOT_SERVED = ("deberta-conv", "deberta-v2", "mistral", "qwen3", "rembert")
 SERVED = [name for name in tiny_models.ARCHITECTURES if name not in NOT_SERVED]
 # The padding id of qwen2, and so no token that its head would take.
 ODD_ENDS = ["it ends <|endoftext|>", "<|endoftext|>"]

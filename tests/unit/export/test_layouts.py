@@ -20,7 +20,7 @@ from text_pipeline.repository import Repository
 PADDED_ONLY = ("big_bird", "deberta", "deberta-conv", "rembert")
 PACKED = [name for name in tiny_models.ARCHITECTURES if name not in PADDED_ONLY]
 # Decoders are padded all alike.
-PACKED_ONLY = ("llama", "longformer", "mistral", "qwen2")
+PACKED_ONLY = ("llama", "longformer", "mistral", "qwen2", "qwen3")
 GRAPHS = [(name, "packed") for name in PACKED] + [
     (name, "padded") for name in tiny_models.ARCHITECTURES if name not in PACKED_ONLY
 ]
