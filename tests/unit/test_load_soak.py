@@ -45,7 +45,7 @@ def test_a_minute_of_it_finds_nothing_wrong(
 ) -> None:
     monkeypatch.setenv(control.KEY_VARIABLE, "a key of the tests")
     repository = two_versions(tmp_path / "repository")
-    found = asyncio.run(soak(repository, seconds=60, reload_s=20, seed=0))
+    found = asyncio.run(soak(repository, seconds=60, reload_s=25, seed=0))
     assert found.problems() == []
     assert found.outcomes["reloads"] > 0
     assert found.outcomes["answered"] > 50

@@ -20,6 +20,8 @@ READS = (32, 256)
 WINDOW_READS = (8, 32)
 # More letters and digits in one word, or white space, than so many for each token add nothing.
 ENDLESS = 32
+# Without Chinese characters: for BERT's tokenizer each of them is a word.
+_LETTER = r"[^\W_\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
 
 Text = str | tuple[str, str]
 
@@ -158,7 +160,9 @@ def _shorten_endless(text: str, many: int) -> str:
     """Cuts letters and digits without an end, or white space: more of the same adds nothing."""
     # The lookbehinds keep it linear: a run is tried from its start only.
     times = f"{{{many}}}"
-    return re.sub(rf"(?<![^\W_])([^\W_]{times})[^\W_]+|(?<!\s)(\s{times})\s+", r"\1\2", text)
+    return re.sub(
+        rf"(?<!{_LETTER})({_LETTER}{times}){_LETTER}+|(?<!\s)(\s{times})\s+", r"\1\2", text
+    )
 
 
 def _integer(parameters: dict, name: str, least: int, most: int, default: int) -> int:
