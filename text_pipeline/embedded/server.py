@@ -30,10 +30,6 @@ _PR_SET_PDEATHSIG = 1
 _STACK_BYTES = 256 << 20
 # Every connection is one, and a shell's usual 1024 are fewer than the clients of a busy service.
 _OPEN_FILES = 65536
-# Triton 2.51 keeps 8 of the calls that gRPC has ended for the next ones. It frees the rest, and now
-# and then uses one still whose caller has given up: it crashed twice in 30 times of 200 callers who
-# gave up after 50 ms, and not in 60 times with this, more than wait and are refused at a time.
-_GRPC_CALLS_KEPT = 256
 WATCH_INTERVAL_S = 5.0
 MAX_PROBLEMS = 12
 """A server is given up after so many questions in a row without an answer: a minute of errors, or
@@ -224,7 +220,6 @@ class EmbeddedServer:
             f"--metrics-port={self.metrics_port}",
             # Percentiles; Triton has latency histograms for decoupled models only.
             "--metrics-config=summary_latencies=true",
-            f"--grpc-infer-allocation-pool-size={_GRPC_CALLS_KEPT}",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
             *control.arguments(self.model_control),
             *self._turns(),
