@@ -5,22 +5,17 @@ from typing import Any
 
 import click
 
+from text_pipeline.cli import shared
 from text_pipeline.control import MODEL_CONTROL
-from text_pipeline.embedded.ports import DEFAULT_PORTS
 from text_pipeline.errors import TextPipelineError
 
 
 @click.command()
-@click.option(
-    "--repository",
-    type=click.Path(path_type=Path, readable=False),
-    default="model_repository",
-    help="Model repository to serve.",
-)
+@shared.repository("Model repository to serve.")
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option("--http-port", default=DEFAULT_PORTS["http"], type=click.IntRange(1, 65535))
-@click.option("--grpc-port", default=DEFAULT_PORTS["grpc"], type=click.IntRange(1, 65535))
-@click.option("--metrics-port", default=DEFAULT_PORTS["metrics"], type=click.IntRange(1, 65535))
+@shared.port("http")
+@shared.port("grpc")
+@shared.port("metrics")
 @click.option(
     "--model-config-name",
     default="cpu",
@@ -38,11 +33,7 @@ from text_pipeline.errors import TextPipelineError
     help="How the server learns of new versions: by a restart, by looking every 15 s, or by "
     "`text-pipeline use --url`.",
 )
-@click.option(
-    "--triton",
-    type=click.Path(path_type=Path),
-    help="An installed Triton, such as /opt/tritonserver. Default: the wheel's.",
-)
+@shared.triton
 @click.option(
     "--trace-url",
     help="OTLP/HTTP endpoint that gets OpenTelemetry traces, for example "
@@ -73,12 +64,7 @@ def serve(
 
 
 @click.command()
-@click.option(
-    "--repository",
-    type=click.Path(path_type=Path, readable=False),
-    default="model_repository",
-    help="Model repository to look into.",
-)
+@shared.repository("Model repository to look into.")
 @click.option("--called", help="The repository's name in messages, if it is not its path.")
 def check(repository: Path, called: str | None) -> None:
     """Say what is missing in a model repository; succeed if it can be served."""
@@ -104,9 +90,9 @@ def health(url: str, timeout: float) -> None:
 
 
 @click.command()
-@click.option("--http-port", default=DEFAULT_PORTS["http"], type=click.IntRange(1, 65535))
-@click.option("--grpc-port", default=DEFAULT_PORTS["grpc"], type=click.IntRange(1, 65535))
-@click.option("--metrics-port", default=DEFAULT_PORTS["metrics"], type=click.IntRange(1, 65535))
+@shared.port("http")
+@shared.port("grpc")
+@shared.port("metrics")
 def doctor(http_port: int, grpc_port: int, metrics_port: int) -> None:
     """Check whether this machine can run the server, with and without containers.
 

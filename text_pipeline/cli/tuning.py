@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
+from text_pipeline.cli import shared
+
 
 @click.command()
-@click.option(
-    "--repository", type=click.Path(path_type=Path, readable=False), default="model_repository"
-)
+@shared.repository("Model repository to tune.")
 @click.option(
     "--p99-ms",
     required=True,
@@ -34,11 +34,7 @@ import click
 @click.option(
     "--plot", type=click.Path(path_type=Path), default="tuned.png", help="File for the plot."
 )
-@click.option(
-    "--triton",
-    type=click.Path(path_type=Path),
-    help="An installed Triton, such as /opt/tritonserver. Default: the wheel's.",
-)
+@shared.triton
 def tune(repository: Path, p99_ms: float, workload: str, plot: Path, **options: Any) -> None:
     """Find the configuration with the most throughput whose p99 meets a target.
 

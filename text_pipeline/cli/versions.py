@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from text_pipeline.cli import shared
+
 _server_option = click.option(
     "--url",
     help="HTTP endpoint of a server in poll or explicit mode that serves the repository: it loads "
@@ -13,12 +15,7 @@ _server_option = click.option(
 
 
 @click.command()
-@click.option(
-    "--repository",
-    type=click.Path(path_type=Path),
-    default="model_repository",
-    help="Model repository to look into.",
-)
+@shared.repository("Model repository to look into.")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 def inspect(repository: Path, as_json: bool) -> None:
     """Show what is in a model repository: versions, labels, limits, sizes, what is damaged."""
@@ -44,12 +41,7 @@ def inspect(repository: Path, as_json: bool) -> None:
     help="Directory of a Hugging Face ...ForSequenceClassification model, a hub id (owner/name), "
     "or `default` for this project's news classifier.",
 )
-@click.option(
-    "--repository",
-    type=click.Path(path_type=Path),
-    default="model_repository",
-    help="Model repository to publish in; made if it does not exist.",
-)
+@shared.repository("Model repository to publish in; made if it does not exist.")
 @click.option("--version", type=click.IntRange(1), help="Default: the next free one.")
 @click.option(
     "--layout",
@@ -111,12 +103,7 @@ def export(
 
 @click.command()
 @click.option("--version", type=click.IntRange(1), required=True, help="A published version.")
-@click.option(
-    "--repository",
-    type=click.Path(path_type=Path),
-    default="model_repository",
-    help="Model repository that has it.",
-)
+@shared.repository("Model repository that has it.")
 @click.option(
     "--alone",
     is_flag=True,

@@ -1,0 +1,35 @@
+"""Options that several commands have."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from text_pipeline.embedded.ports import DEFAULT_PORTS
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def repository(help: str) -> Decorator:
+    """The model repository; what is wrong with it, the command says itself."""
+    return click.option(
+        "--repository",
+        type=click.Path(path_type=Path, readable=False),
+        default="model_repository",
+        help=help,
+    )
+
+
+def port(name: str) -> Decorator:
+    """The port of "http", "grpc" or "metrics"."""
+    return click.option(
+        f"--{name}-port", default=DEFAULT_PORTS[name], type=click.IntRange(1, 65535)
+    )
+
+
+triton = click.option(
+    "--triton",
+    type=click.Path(path_type=Path),
+    help="An installed Triton, such as /opt/tritonserver. Default: the wheel's.",
+)
