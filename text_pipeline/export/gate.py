@@ -159,8 +159,7 @@ def graph_outputs(
         feed = ragged_feed(source.tokenizer, batch, source.max_tokens)
         try:
             outputs = session.run(names, feed)
-        except Exception as error:
-            # ONNX Runtime's errors have no class of their own in common.
+        except Exception as error:  # ONNX Runtime's have no class of their own in common
             lengths = feed["item_length"]
             raise ExportRejectedError(
                 f"the graph cannot run {len(batch)} texts of {lengths.min()} to {lengths.max()} "

@@ -88,7 +88,7 @@ class LastTokenClassifier(PaddedClassifier):
         position = torch.arange(input_ids.shape[1])
         last = (position * may_be_last(input_ids, self.model.config) * attention_mask).amax(1)
         pooled = hidden[torch.arange(input_ids.shape[0]), last]
-        logits = self.model.score(pooled)  # type: ignore[operator]
+        logits = self.model.score(pooled)  # type: ignore[operator]  # every decoder's head
         return self.answer(logits, hidden, attention_mask, *windows)
 
 

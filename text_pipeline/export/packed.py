@@ -119,7 +119,7 @@ class PackedClassifier(nn.Module):
             return
         for module in self.model.modules():
             if isinstance(module, Conv1D):
-                module.forward = functools.partial(_product, module)  # type: ignore[method-assign]
+                module.forward = functools.partial(_product, module)  # type: ignore[method-assign]  # of a copy
         AttentionInterface.register(ATTENTION, self._attend)
         AttentionMaskInterface.register(ATTENTION, lambda *args, **kwargs: None)
         self.model.set_attn_implementation(ATTENTION)

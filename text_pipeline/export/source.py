@@ -206,7 +206,7 @@ def _attend_in_full(model_id: str, model: "PreTrainedModel", limit: int) -> None
             f"ONNX cannot express: give --max-tokens {longest}, or write "
             '"attention_type": "original_full" into config.json'
         )
-    model.base_model.set_attention_type("original_full")  # type: ignore[operator]
+    model.base_model.set_attention_type("original_full")  # type: ignore[operator]  # BigBird's own
 
 
 def _check_architecture(model_id: str, config: "PretrainedConfig") -> None:
