@@ -23,3 +23,7 @@ class ExportRejectedError(TextPipelineError):
     """The exported graph differs from PyTorch by more than the tolerance: nothing was published."""
 
     exit_code = 5
+
+
+class ConfigurationError(ValueError):
+    """A model configuration that the `onnxruntime` backend or this machine cannot serve."""

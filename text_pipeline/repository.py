@@ -27,6 +27,9 @@ ENSEMBLES = (ENSEMBLE, EMBEDDING_ENSEMBLE)
 GRAPH = "model.onnx"
 LABELS = "labels.txt"
 REPORT = "export.json"
+REPORT_FORMAT = 2
+"""Of REPORT and of the graph beside it. 2: the sizes of its outputs are open, without which
+Triton's C++ backend does not load it."""
 TURN = "turn"
 """The resource of Triton's rate limiter that tokenizer and classifier share."""
 

@@ -60,7 +60,12 @@ def split(output: np.ndarray, items: Sequence[int]) -> list[np.ndarray]:
 
 
 def decode_strings(tensor: np.ndarray) -> np.ndarray:
-    """Triton's STRING elements (bytes) as ONNX Runtime takes them (str)."""
+    """Triton's STRING elements (bytes) as ONNX Runtime takes them (str).
+
+    Raises ValueError for NUL, at which the C++ backend would cut a string.
+    """
+    if any(b"\0" in element for element in tensor.reshape(-1)):
+        raise ValueError("a string for the graph holds NUL, which ends a string there")
     flat = [element.decode() for element in tensor.reshape(-1)]
     return np.array(flat, dtype=np.object_).reshape(tensor.shape)
 

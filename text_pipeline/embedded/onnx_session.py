@@ -3,19 +3,28 @@
 Parameters have the names and values of Triton's C++ ONNX Runtime backend.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import onnxruntime
 
 from text_pipeline.embedded.cores import usable_cores
+from text_pipeline.embedded.parameters import Parameters
+from text_pipeline.errors import ConfigurationError
 
 _CUDA = "CUDAExecutionProvider"
 _GPU_REMEDY = "start the server with --model-config-name=cpu, or install onnxruntime-gpu"
 _EXECUTION_MODES = {
-    0: onnxruntime.ExecutionMode.ORT_SEQUENTIAL,
-    1: onnxruntime.ExecutionMode.ORT_PARALLEL,
+    "0": onnxruntime.ExecutionMode.ORT_SEQUENTIAL,
+    "1": onnxruntime.ExecutionMode.ORT_PARALLEL,
+}
+# Values of the parameters for GPUs, as the CUDA provider calls them.
+_CUDA_VALUES: Mapping[str, Callable[[Any], str | None]] = {
+    "gpu_mem_limit": str,
+    "arena_extend_strategy": {"0": "kNextPowerOfTwo", "1": "kSameAsRequested"}.get,
+    "cudnn_conv_algo_search": {"0": "EXHAUSTIVE", "1": "HEURISTIC", "2": "DEFAULT"}.get,
+    "do_copy_in_default_stream": str,
 }
 # optimization { graph { level } }
 _GRAPH_LEVELS = {
@@ -26,16 +35,14 @@ _GRAPH_LEVELS = {
 }
 
 
-class ConfigurationError(ValueError):
-    """A model configuration that this backend or this machine cannot serve."""
-
-
 def open_session(
     config: Mapping[str, Any], graph: Path, kind: str, device_id: int
 ) -> onnxruntime.InferenceSession:
     """Opens `graph` for an instance of `kind` "CPU" or "GPU"; raises ConfigurationError."""
     session = onnxruntime.InferenceSession(
-        graph, session_options(config), providers=execution_providers(kind, device_id)
+        graph,
+        session_options(config),
+        providers=execution_providers(kind, device_id, Parameters(config)),
     )
     # ONNX Runtime goes on without a provider that does not start, and only warns.
     if kind == "GPU" and _CUDA not in session.get_providers():
@@ -52,25 +59,42 @@ def session_options(config: Mapping[str, Any]) -> onnxruntime.SessionOptions:
     optimization = config.get("optimization", {})
     if optimization.get("execution_accelerators"):
         raise ConfigurationError("execution_accelerators are not supported by this backend")
+    parameters = Parameters(config)
+    if parameters.get("share_session_between_instances"):
+        raise ConfigurationError(
+            "share_session_between_instances is not supported by this backend, whose instances are "
+            "processes"
+        )
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = parameter(config, "intra_op_thread_count") or max(
+    options.intra_op_num_threads = parameters.get("intra_op_thread_count") or max(
         1, usable_cores() // instance_count(config)
     )
     # Idle threads sleep instead of spinning, for the tokenizer and the other instance need the
     # cores, too. MiniLM on 2 cores, texts/s with and without spinning: one process of 2 threads
     # 357 and 385; two such processes together 323 and 475.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.inter_op_num_threads = parameter(config, "inter_op_thread_count")
-    options.enable_cpu_mem_arena = parameter(config, "enable_mem_arena", 1) != 0
-    options.enable_mem_pattern = parameter(config, "enable_mem_pattern", 1) != 0
-    options.execution_mode = _choice(
-        "parameter execution_mode", parameter(config, "execution_mode"), _EXECUTION_MODES
-    )
-    options.graph_optimization_level = _choice(
-        "optimization graph level",
-        int(optimization.get("graph", {}).get("level", 0)),
-        _GRAPH_LEVELS,
-    )
+    allocator = "session.use_device_allocator_for_initializers"
+    if value := parameters.get(allocator, None):
+        options.add_session_config_entry(allocator, value)
+    options.inter_op_num_threads = parameters.get("inter_op_thread_count")
+    options.enable_cpu_mem_arena = parameters.get("enable_mem_arena", True)
+    options.enable_mem_pattern = parameters.get("enable_mem_pattern", True)
+    options.execution_mode = _EXECUTION_MODES[parameters.get("execution_mode", "0")]
+    level = int(optimization.get("graph", {}).get("level", 0))
+    if level not in _GRAPH_LEVELS:
+        raise ConfigurationError(
+            f"optimization graph level: expected one of {sorted(_GRAPH_LEVELS)}, got {level}"
+        )
+    options.graph_optimization_level = _GRAPH_LEVELS[level]
+    return options
+
+
+def run_options(parameters: Parameters) -> onnxruntime.RunOptions:
+    """What every run of the session is given."""
+    options = onnxruntime.RunOptions()
+    shrinkage = "memory.enable_memory_arena_shrinkage"
+    if value := parameters.get(shrinkage, None):
+        options.add_run_config_entry(shrinkage, value)
     return options
 
 
@@ -80,7 +104,7 @@ def instance_count(config: Mapping[str, Any]) -> int:
     return max(1, sum(g.get("count", 1) * max(1, len(g.get("gpus", []))) for g in groups))
 
 
-def execution_providers(kind: str, device_id: int) -> list[Any]:
+def execution_providers(kind: str, device_id: int, parameters: Parameters) -> list[Any]:
     """ONNX Runtime's providers for an instance on CPU or on GPU `device_id`."""
     if kind == "CPU":
         return ["CPUExecutionProvider"]
@@ -90,18 +114,6 @@ def execution_providers(kind: str, device_id: int) -> list[Any]:
             f"instance_group asks for KIND_{kind}, but this ONNX Runtime has only {available}: "
             f"{_GPU_REMEDY}"
         )
-    return [(_CUDA, {"device_id": device_id}), "CPUExecutionProvider"]
-
-
-def _choice(name: str, value: int, choices: Mapping[int, Any]) -> Any:
-    if value not in choices:
-        raise ConfigurationError(f"{name}: expected one of {sorted(choices)}, got {value}")
-    return choices[value]
-
-
-def parameter(config: Mapping[str, Any], key: str, default: int = 0) -> int:
-    """The value of a parameter that is a whole number."""
-    value = config.get("parameters", {}).get(key, {}).get("string_value", str(default))
-    if not value.isdecimal():
-        raise ConfigurationError(f"parameter {key}: expected a whole number, got {value!r}")
-    return int(value)
+    given = {name: parameters.get(name, None) for name in _CUDA_VALUES}
+    options = {n: _CUDA_VALUES[n](value) for n, value in given.items() if value is not None}
+    return [(_CUDA, options | {"device_id": device_id}), "CPUExecutionProvider"]

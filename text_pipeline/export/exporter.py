@@ -15,10 +15,17 @@ import transformers
 from text_pipeline import control, corpus
 from text_pipeline.default_model import build as default_model
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.export import gate, graph, int8, source
+from text_pipeline.export import configured, gate, graph, int8, source
 from text_pipeline.export.packed import reason_not_packed
 from text_pipeline.export.pooling import find as find_pooling
-from text_pipeline.repository import GRAPH, LABELS, REPORT, Repository, sha256
+from text_pipeline.repository import (
+    GRAPH,
+    LABELS,
+    REPORT,
+    REPORT_FORMAT,
+    Repository,
+    sha256,
+)
 
 DEFAULT_MODEL = "default"
 """The model id of this project's own news classifier."""
@@ -79,9 +86,11 @@ def export_model(
                     progress("no GPU here: the same graph is checked with the attention for CPU")
                     checked = staged.scratch / GRAPH
                     _build(loaded, checked, layout, "cpu", precision, texts)
+            configured.check(repository.path, checked)
             report = gate.check(loaded, checked, gate_texts, tolerance, min_agreement)
             loaded.save_tokenizer(staged.tokenizer)
             content = {
+                "format": REPORT_FORMAT,
                 "model": model_id,
                 "architecture": type(loaded.model).__name__,
                 "labels": len(loaded.labels),

@@ -1,8 +1,9 @@
 """The ONNX graph: ragged tokens in, labelled scores out.
 
 Three parts: a front (front.py) that turns the flat tokens of a ragged batch into what the body
-takes, the body, which is the model with its output heads as `torch.onnx` exports it, and the label
-names. The body is *packed* (packed.py) or *padded* (PaddedClassifier in heads.py).
+takes, the body, which is the model with its output heads as `torch.onnx` exports it, and the end
+(outputs.py), which names the labels. The body is *packed* (packed.py) or *padded* (PaddedClassifier
+in heads.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ from text_pipeline.export.heads import (
     PaddedClassifier,
     pools_last_token,
 )
+from text_pipeline.export.outputs import finish_outputs
 from text_pipeline.export.packed import PACKED_INPUTS, PackedClassifier
 from text_pipeline.export.source import Source
 from text_pipeline.export.windows import JoinWindows
@@ -76,7 +78,7 @@ def build(source: Source, layout: str, device: str = "cpu", precision: str = "fp
             _define(model, operator)
     if device == "cpu":
         fuse(model)
-    _append_labels(model, source.labels)
+    finish_outputs(model, source.labels)
     model.opset_imports["com.microsoft"] = 1
     model.graph.name = "text_classifier_onnx"
     return _finished(model)
@@ -246,21 +248,3 @@ def _define(model: ir.Model, operator: OnnxFunction) -> None:
     function.opset_imports["com.microsoft"] = 1
     model.opset_imports[function.domain] = 1
     model.functions[function.identifier()] = function
-
-
-def _append_labels(model: ir.Model, labels: Sequence[str]) -> None:
-    """Replaces the class order by the label names in that order."""
-    order = model.graph.outputs.pop()
-    names = ir.Value(
-        name="label_names",
-        const_value=ir.StringTensor(
-            [label.encode() for label in labels], shape=ir.Shape([len(labels)]), name="label_names"
-        ),
-    )
-    model.graph.register_initializer(names)
-    gather = ir.node("Gather", [names, order])
-    gather.outputs[0].name = "labels"
-    gather.outputs[0].dtype = ir.DataType.STRING
-    gather.outputs[0].shape = order.shape
-    model.graph.append(gather)
-    model.graph.outputs.insert(0, gather.outputs[0])

@@ -88,10 +88,10 @@ def config() -> model_config_pb2.ModelConfig:
             )
         ],
         output=[
-            _tensor(model_config_pb2.ModelOutput, "total", "FP32"),
-            _tensor(model_config_pb2.ModelOutput, "sign", "STRING"),
-            _tensor(model_config_pb2.ModelOutput, "batch_items", "INT64"),
-            _tensor(model_config_pb2.ModelOutput, "checked", "FP32"),
+            _tensor(model_config_pb2.ModelOutput, "total", "FP32", dims=[1]),
+            _tensor(model_config_pb2.ModelOutput, "sign", "STRING", dims=[1]),
+            _tensor(model_config_pb2.ModelOutput, "batch_items", "INT64", dims=[1]),
+            _tensor(model_config_pb2.ModelOutput, "checked", "FP32", dims=[1]),
         ],
         dynamic_batching=model_config_pb2.ModelDynamicBatching(
             preferred_batch_size=[8], max_queue_delay_microseconds=200_000

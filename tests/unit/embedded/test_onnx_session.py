@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.embedded import ragged_model
 from text_pipeline.embedded import onnx_session
-from text_pipeline.embedded.onnx_session import ConfigurationError
+from text_pipeline.embedded.parameters import Parameters
+from text_pipeline.errors import ConfigurationError
 
 
 def parameters(**values: str) -> dict[str, Any]:
@@ -75,8 +76,7 @@ def test_graph_levels_mean_what_they_mean_to_the_cpp_backend(level: int, expecte
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (parameters(intra_op_thread_count="two"), "intra_op_thread_count.*whole number.*'two'"),
-        (parameters(execution_mode="2"), r"execution_mode.*\[0, 1\].*2"),
+        (parameters(share_session_between_instances="true"), "share_session_between_instances"),
         ({"optimization": {"graph": {"level": 7}}}, "graph level.*7"),
         ({"optimization": {"execution_accelerators": {"gpu": []}}}, "execution_accelerators"),
     ],
@@ -105,8 +105,22 @@ def test_a_gpu_instance_runs_on_its_own_device(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         onnx_session.onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"]
     )
-    providers = onnx_session.execution_providers("GPU", 3)
+    providers = onnx_session.execution_providers("GPU", 3, Parameters({}))
     assert providers[0] == ("CUDAExecutionProvider", {"device_id": 3})
+
+
+def test_parameters_for_gpus_reach_the_cuda_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        onnx_session.onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"]
+    )
+    given = parameters(gpu_mem_limit="1000", arena_extend_strategy="1", cudnn_conv_algo_search="2")
+    ((_, options), _) = onnx_session.execution_providers("GPU", 0, Parameters(given))
+    assert options == {
+        "device_id": 0,
+        "gpu_mem_limit": "1000",
+        "arena_extend_strategy": "kSameAsRequested",
+        "cudnn_conv_algo_search": "DEFAULT",
+    }
 
 
 def test_a_cuda_provider_that_does_not_start_is_an_error(

@@ -13,9 +13,10 @@ import pytest
 from tests import tiny_models, windowed
 from tests.unit.export.invariance import assert_batch_invariant
 from text_pipeline import corpus
+from text_pipeline.embedded import load_checks
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.export import exporter, gate, graph, source
-from text_pipeline.repository import Repository
+from text_pipeline.export import configured, exporter, gate, graph, source
+from text_pipeline.repository import STATIC_REPOSITORY, Repository
 
 PADDED_ONLY = ("big_bird", "deberta", "deberta-conv", "rembert")
 PACKED = [name for name in tiny_models.ARCHITECTURES if name not in PADDED_ONLY]
@@ -58,6 +59,23 @@ def test_graph_equals_pytorch(built, name: str, layout: str) -> None:
         for expected, found in zip(reference, answers, strict=True):
             for output in gate.TENSOR_OUTPUTS:
                 np.testing.assert_allclose(found[output], expected[output], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "layout"), GRAPHS)
+def test_graph_fits_every_configuration(built, name: str, layout: str) -> None:
+    """By the rules of Triton's C++ backend, after what ONNX Runtime infers of the graph."""
+    _, session = built(name, layout)
+    configured.check_signature(STATIC_REPOSITORY, load_checks.Signature.of(session))
+
+
+@pytest.mark.parametrize("name", ["bert", "big_bird"], ids=["packed", "padded"])
+def test_sizes_are_open_whatever_is_optimized(exported, name: str) -> None:
+    options = onnxruntime.SessionOptions()
+    for level in onnxruntime.GraphOptimizationLevel.__members__.values():
+        options.graph_optimization_level = level
+        session = onnxruntime.InferenceSession(exported(name).graph, options)
+        outputs = load_checks.Signature.of(session).outputs
+        assert {tuple(tensor.dims) for tensor in outputs.values()} == {(-1, -1)}
 
 
 @pytest.mark.parametrize(("name", "layout"), [g for g in GRAPHS if g[0] in ("bert", "roberta")])

@@ -13,7 +13,7 @@ import triton_python_backend_utils as pb_utils
 
 from text_pipeline.embedded.onnx_metrics import Metrics
 from text_pipeline.embedded.onnx_model import OnnxModel, RequestInputs
-from text_pipeline.embedded.onnx_session import ConfigurationError
+from text_pipeline.errors import ConfigurationError
 
 
 class TritonPythonModel:

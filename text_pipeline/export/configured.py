@@ -1,0 +1,38 @@
+"""Whether a graph fits a repository's configurations, known before it is published."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnxruntime
+from google.protobuf import json_format
+
+from text_pipeline import configuration
+from text_pipeline.embedded import load_checks
+from text_pipeline.errors import ConfigurationError, TextPipelineError
+from text_pipeline.repository import CLASSIFIER
+
+
+def check(repository: Path, graph: Path) -> None:
+    """Raises TextPipelineError with the configuration that Triton would refuse for this graph."""
+    options = onnxruntime.SessionOptions()
+    # Types and shapes are inferred at every level; only these are asked for.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    check_signature(repository, load_checks.Signature.of(session))
+
+
+def check_signature(repository: Path, signature: load_checks.Signature) -> None:
+    """As `check`, for what is known of a graph."""
+    for path in _configurations(repository / CLASSIFIER):
+        config = json_format.MessageToDict(
+            configuration.parse(path), preserving_proto_field_name=True
+        )
+        try:
+            load_checks.check(config, signature)
+        except ConfigurationError as error:
+            raise TextPipelineError(f"{path} does not fit the graph: {error}") from None
+
+
+def _configurations(model: Path) -> Iterator[Path]:
+    yield model / "config.pbtxt"
+    yield from sorted((model / "configs").glob("*.pbtxt"))
