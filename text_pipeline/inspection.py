@@ -14,6 +14,7 @@ from text_pipeline.repository import (
     GRAPH,
     LABELS,
     REPORT,
+    REPORT_FORMAT,
     STEPS,
     TOKENIZER,
     TOKENIZER_CODE,
@@ -109,6 +110,10 @@ def _version(path: Path, number: int, in_use: bool, is_loaded: bool) -> Version:
     labels = _read(classifier / LABELS, str.splitlines, problems) or []
     report = _read(classifier / REPORT, lambda text: dict(json.loads(text)), problems) or {}
     problems += _differences(classifier, code / "tokenizer" / "tokenizer.json", report)
+    if report and report.get("format") != REPORT_FORMAT:
+        problems.append(
+            "was exported by another text-pipeline and cannot be loaded: export it again"
+        )
     folders = (classifier, code / "tokenizer")
     size = sum(f.stat().st_size for folder in folders for f in folder.rglob("*") if f.is_file())
     return Version(number, in_use, is_loaded, report, labels, size, problems)

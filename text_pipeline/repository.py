@@ -7,6 +7,7 @@ Triton has changed the ensembles, and to which a rollback returns.
 """
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from text_pipeline.errors import TextPipelineError
 
@@ -91,14 +93,41 @@ class Repository:
                 f"version {version} does not exist in {self.path}: "
                 f"choose one of {', '.join(map(str, self.versions()))}"
             )
+        self._check_format(version, str(self.path))
         in_use = version if alone else self.version_in_use() or version
-        loaded = sorted({version, in_use}.intersection(self.versions()))
+        loaded = sorted(
+            number
+            for number in {version, in_use}.intersection(self.versions())
+            if self.has_current_format(number)
+        )
         labels = self.path / CLASSIFIER / str(version) / LABELS
         if labels.is_file():
             _write(self.path / CLASSIFIER / LABELS, labels.read_text(encoding="utf-8"))
         for path in self._configurations(STEPS):
             rest = _LOADED_VERSIONS.sub("", path.read_text(encoding="utf-8")).rstrip("\n")
             _write(path, f"{rest}\n{version_policy(loaded)}")
+
+    def has_current_format(self, version: int) -> bool:
+        """Whether a version's graph can be loaded, as far as its report tells."""
+        report = self._report(version)
+        return report is None or report.get("format") == REPORT_FORMAT
+
+    def _report(self, version: int) -> dict[str, Any] | None:
+        """A version's export.json; None if there is none that can be read."""
+        try:
+            text = (self.path / CLASSIFIER / str(version) / REPORT).read_text(encoding="utf-8")
+            return dict(json.loads(text))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _check_format(self, version: int, name: str) -> None:
+        if not self.has_current_format(version):
+            model = (self._report(version) or {}).get("model", "DIRECTORY")
+            raise TextPipelineError(
+                f"version {version} of {name} was exported by another text-pipeline and its graph "
+                "cannot be loaded: export it again, as the next version: "
+                f"`text-pipeline export --model {model} --repository {name}`"
+            )
 
     def use(self, version: int) -> None:
         """Has the ensembles use a version that `load` named."""
@@ -144,6 +173,16 @@ class Repository:
                 f"{name} has no version {used}, which its ensembles use: "
                 f"`text-pipeline use --version {self.versions()[-1]} --repository {name}`"
             )
+        for version in self._loaded():
+            self._check_format(version, name)
+
+    def _loaded(self) -> list[int]:
+        """The published versions that a server loads."""
+        configuration = self.path / CLASSIFIER / "config.pbtxt"
+        text = configuration.read_text(encoding="utf-8") if configuration.is_file() else ""
+        policy = _LOADED_VERSIONS.search(text)
+        numbers = map(int, re.findall(r"\d+", policy[0])) if policy else self.versions()[-1:]
+        return sorted(set(numbers).intersection(self.versions()))
 
     def new_version(self, requested: int | None) -> int:
         """The version an export will write; an existing one is never overwritten."""

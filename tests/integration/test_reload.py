@@ -17,6 +17,7 @@ from tests import tiny_models
 from tests.conftest import Server
 from tests.integration.protocols import infer, label
 from text_pipeline import control
+from text_pipeline.embedded import probe
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export.exporter import export_model
 from text_pipeline.export.gate import pytorch_outputs
@@ -112,11 +113,17 @@ def reloading(
         arguments = ["--repository-poll-secs=1"] if polling else []
         with serve_repository(repository.path, request.param, arguments) as server:
 
-            def use(version: int, timeout_s: float = RELOAD_LIMIT_S) -> None:
+            def use(version: int, timeout_s: float = RELOAD_LIMIT_S, alone: bool = False) -> None:
                 # Touched, so that tokenizer and classifier load again, as for a new version.
                 for model in STEPS:
                     (repository.path / model / "config.pbtxt").touch()
-                control.use(repository, version, http_url=server.http_url, timeout_s=timeout_s)
+                control.use(
+                    repository,
+                    version,
+                    alone=alone,
+                    http_url=server.http_url,
+                    timeout_s=timeout_s,
+                )
 
             yield server, use
 
@@ -133,6 +140,26 @@ def test_reloads_under_load_fail_no_request_and_mix_no_versions(reloading, versi
     assert load.failures == []
     assert set(load.answers) == set(expected)
     until(lambda: len(server.parts()) == parts, "as many processes and as much memory as before")
+
+
+def test_the_version_before_leaves_without_failing_a_request(
+    reloading, versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, use = reloading
+    _, expected = versions
+    use(1)
+    until(lambda: answer(server) == expected[0], "version 1")
+    monkeypatch.setattr(control, "QUIET_S", 2.0)  # no text here takes long
+    with Load(server, CLIENTS) as load:
+        use(2, alone=True)
+        until(lambda: not is_ready(server, 1), "version 1 leaves")
+    assert load.failures == []
+    assert answer(server) == expected[1]
+
+
+def is_ready(server: Server, version: int) -> bool:
+    path = f"/v2/models/{CLASSIFIER}/versions/{version}/ready"
+    return probe.request(server.http_url, 10, "GET", path)[0] == http.HTTPStatus.OK
 
 
 def test_a_broken_version_leaves_the_one_in_use(reloading, versions) -> None:

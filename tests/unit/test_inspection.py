@@ -71,6 +71,10 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
 
 
+def age(path: Path) -> None:
+    path.write_text(path.read_text().replace('"format": ', '"before": '))
+
+
 @pytest.mark.parametrize(
     ("file", "spoil", "shown"),
     [
@@ -78,6 +82,7 @@ def cut(path: Path) -> None:
         ("text_classifier_onnx/2/model.onnx", Path.unlink, "model.onnx is missing"),
         ("text_classifier_onnx/2/export.json", cut, "export.json cannot be read ("),
         ("text_classifier_onnx/2/export.json", Path.unlink, "export.json is missing"),
+        ("text_classifier_onnx/2/export.json", age, "cannot be loaded: export it again"),
         ("text_classifier_onnx/2/labels.txt", Path.unlink, "labels.txt is missing"),
         ("text_tokenizer/2/tokenizer/tokenizer.json", cut, "tokenizer.json is not the one with"),
         ("text_tokenizer/2/tokenizer/tokenizer.json", Path.unlink, "tokenizer.json is missing"),

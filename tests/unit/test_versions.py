@@ -1,5 +1,6 @@
 """Which version a repository's configurations name."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from tritonclient.grpc import model_config_pb2
 
 from text_pipeline import control
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository import ENSEMBLES, STEPS, Repository
+from text_pipeline.repository import ENSEMBLES, REPORT_FORMAT, STEPS, Repository
 
 
 @pytest.fixture
@@ -53,6 +54,25 @@ def test_the_version_before_stays_loaded(repository: Repository) -> None:
     assert named(repository) == ([2], 2)
     control.use(repository, 1, alone=True)
     assert named(repository) == ([1], 1)
+
+
+def mark(repository: Repository, version: int, **report: object) -> None:
+    report_file = repository.path / "text_classifier_onnx" / str(version) / "export.json"
+    report_file.write_text(json.dumps({"model": "./mine", **report}))
+
+
+def test_a_version_of_an_older_exporter_needs_a_new_export(repository: Repository) -> None:
+    mark(repository, 1)
+    mark(repository, 2, format=1)
+    mark(repository, 3, format=REPORT_FORMAT)
+    expected = r"version 1 .* exported by another .*`text-pipeline export --model \./mine "
+    with pytest.raises(TextPipelineError, match=expected):
+        repository.check()
+    with pytest.raises(TextPipelineError, match=r"version 2 .*export it again"):
+        control.use(repository, 2)
+    control.use(repository, 3)
+    assert named(repository) == ([3], 3), "a server would not start with version 1"
+    repository.check()
 
 
 def test_labels_are_those_of_the_version(repository: Repository) -> None:

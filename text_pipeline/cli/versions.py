@@ -107,7 +107,8 @@ def export(
 @click.option(
     "--alone",
     is_flag=True,
-    help="Load no other version: the one in use before is broken, or its memory is wanted.",
+    help="Load no other version: the one in use before is broken, or its memory is wanted. With "
+    "--url it leaves when it has got no request for ten seconds; without, at once.",
 )
 @_server_option
 def use(version: int, repository: Path, alone: bool, url: str | None) -> None:
