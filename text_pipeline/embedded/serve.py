@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from text_pipeline.embedded import ports, tracing
+from text_pipeline.embedded import ports, threads, tracing
 from text_pipeline.embedded.log import STDOUT
 from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.errors import TextPipelineError
@@ -51,6 +51,8 @@ def serve(
     are tritonserver's own.
     """
     repository.check()
+    if triton is not None:
+        threads.check(repository.path, model_config_name, triton)
     taken = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
     if found := ports.problem(taken, host):
         raise TextPipelineError(found)
