@@ -151,15 +151,15 @@ def test_the_version_before_leaves_without_failing_a_request(
     reloading, versions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, use = reloading
-    _, expected = versions
-    use(1)
-    until(lambda: answer(server) == expected[0], "version 1")
+    repository, expected = versions
+    before = repository.version_in_use()
+    after = 3 - before
     monkeypatch.setattr(control, "QUIET_S", 2.0)  # no text here takes long
     with Load(server, CLIENTS) as load:
-        use(2, alone=True)
-        until(lambda: not is_ready(server, 1), "version 1 leaves")
+        use(after, alone=True)
+        until(lambda: not is_ready(server, before), f"version {before} leaves")
     assert load.failures == []
-    assert answer(server) == expected[1]
+    assert answer(server) == expected[after - 1]
 
 
 def is_ready(server: Server, version: int) -> bool:
