@@ -10,14 +10,13 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from text_pipeline import publishing
 from text_pipeline.errors import TextPipelineError
 
 TOKENIZER = "text_tokenizer"
@@ -198,51 +197,51 @@ class Repository:
 
     def create(self) -> None:
         """Adds the static files that are missing; files that are there stay as they are."""
+        with publishing.undone_on_failure() as undo:
+            self._create(undo)
+
+    def _create(self, undo: ExitStack) -> None:
         for source in _static_files():
             target = self.path / source.relative_to(STATIC_REPOSITORY)
             if not target.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _copy(source, target)
+                publishing.make_folder(target.parent, undo)
+                publishing.copy(source, target, undo)
 
     @contextmanager
     def publish(self, version: int) -> Iterator[StagedVersion]:
         """Yields folders to fill and moves them into place; on an error nothing is left.
 
-        Raises TextPipelineError if they cannot be written, because the disk is full, for example.
+        Each is on the file system of its place, so that the last step is a renaming. Raises
+        TextPipelineError if they cannot be written, because the disk is full, for example.
         """
-        before = set(self.path.iterdir()) if self.path.is_dir() else None
-        try:
-            self.create()
-            # Triton takes only numbers for versions, so it never looks into a staging folder.
-            with tempfile.TemporaryDirectory(
-                prefix=".export-", dir=self.path / CLASSIFIER
-            ) as staging:
-                staged = StagedVersion(*(Path(staging) / name for name in ("model", "tok", "tmp")))
+        code = self.path / TOKENIZER / str(version)
+        classifier = self.path / CLASSIFIER / str(version)
+        places = (self.path, code, classifier)
+        with publishing.reporting(places), publishing.undone_on_failure() as undo:
+            self._create(undo)
+            publishing.make_folder(code, undo)
+            with (
+                publishing.staging(classifier.parent) as beside_classifier,
+                publishing.staging(code) as beside_tokenizer,
+                publishing.undone_on_failure() as undo_moves,
+            ):
+                staged = StagedVersion(
+                    beside_classifier / "model",
+                    beside_tokenizer / "tokenizer",
+                    beside_classifier / "scratch",
+                )
                 for folder in (staged.classifier, staged.tokenizer, staged.scratch):
                     folder.mkdir()
                 yield staged
-                self._move(staged, version)
-        except BaseException as error:
-            made = [self.path] if before is None else set(self.path.iterdir()) - before
-            for folder in made:
-                shutil.rmtree(folder, ignore_errors=True)
-            if reason := _reason_not_written(error):
-                raise TextPipelineError(
-                    f"{self.path} cannot be written ({reason}): nothing was published; make room "
-                    "there or choose another --repository"
-                ) from error
-            raise
-
-    def _move(self, staged: StagedVersion, version: int) -> None:
-        """Puts a complete version into place."""
-        code = self.path / TOKENIZER / str(version)
-        code.mkdir(exist_ok=True)
-        for source in TOKENIZER_CODE:
-            if not (code / source.name).exists():
-                _copy(source, code / source.name)
-        # The classifier comes last: a version exists from the moment its model.onnx does.
-        _replace(staged.tokenizer, code / "tokenizer")
-        _replace(staged.classifier, self.path / CLASSIFIER / str(version))
+                for source in TOKENIZER_CODE:
+                    if not (target := code / source.name).exists():
+                        publishing.copy(source, target, undo_moves)
+                # The classifier comes last: a version exists from the moment its model.onnx does.
+                old_tokenizer, old_classifier = (
+                    folder / "old" for folder in (beside_tokenizer, beside_classifier)
+                )
+                publishing.move(staged.tokenizer, code / "tokenizer", old_tokenizer, undo_moves)
+                publishing.move(staged.classifier, classifier, old_classifier, undo_moves)
 
 
 def sha256(path: Path) -> str:
@@ -260,31 +259,6 @@ def _static_files() -> Iterator[Path]:
     for pattern in ("*/config.pbtxt", "*/configs/*.pbtxt", "*/1/.gitkeep"):
         yield from sorted(STATIC_REPOSITORY.glob(pattern))
     yield from TOKENIZER_CODE
-
-
-def _replace(source: Path, target: Path) -> None:
-    """Renames a folder; what an interrupted export or a deleted version left there goes first."""
-    if target.exists():
-        shutil.rmtree(target)
-    source.rename(target)
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copies a file so that a full disk leaves none, rather than a part of it."""
-    try:
-        shutil.copyfile(source, target)
-    except OSError:
-        target.unlink(missing_ok=True)
-        raise
-
-
-def _reason_not_written(error: BaseException) -> str | None:
-    """Why a file could not be written; None if that is not what happened."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return error.strerror
-    # The tokenizers library, in Rust, has no error class for it.
-    found = re.fullmatch(r"(.+) \(os error \d+\)", str(error))
-    return found[1] if found else None
 
 
 def _write(path: Path, text: str) -> None:

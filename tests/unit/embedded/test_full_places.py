@@ -1,16 +1,12 @@
-"""The server where there is no space: in the temporary folder, in shared memory.
+"""The server where there is no space: in the temporary folder, in shared memory."""
 
-In a mount namespace of its own, so that nothing else on the machine runs out of it.
-"""
-
-import subprocess
 import sys
 from pathlib import Path
 
+from tests.places import run_in
 from tests.unit.embedded import ragged_model
 from text_pipeline.repository import STATIC_REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 # A server whose log is elsewhere; `ask` prints what became of a request of so many numbers.
 SERVE = """
 import os, sys
@@ -49,24 +45,11 @@ with make_server(repository, log_path=log) as server:
 """
 
 
-def run_in(place: Path, size: str, command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Runs a command to which `place` is an empty file system of that size."""
-    mount = f'mount -t tmpfs -o size={size} none {place} && exec "$@"'
-    return subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh", *command],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=120,
-        check=False,
-    )
-
-
 def outcomes(place: Path, size: str, folder: Path, temporary: Path) -> list[str]:
     repository = ragged_model.write(folder / "models", ragged_model.config())
     arguments = [str(repository), str(folder / "log"), str(place)]
     command = ["env", f"TMPDIR={temporary}", sys.executable, "-c", SERVE, *arguments]
-    done = run_in(place, size, command)
+    done = run_in(place, f"size={size}", command)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -75,7 +58,7 @@ def test_no_space_for_the_temporary_folder_ends_the_start_with_the_file(tmp_path
     command = Path(sys.executable).with_name("text-pipeline")
     done = run_in(
         tmp_path,
-        "1M",
+        "size=1M",
         [
             "env",
             f"TMPDIR={tmp_path}",

@@ -277,7 +277,8 @@ def test_a_full_disk_leaves_the_repository_as_it_was(
     before = files(tmp_path)
     with files_of_at_most(size):
         line = reason(export(model, repository, "--texts", texts))
-    assert f"{repository} cannot be written (File too large): nothing was published" in line
+    assert line.startswith(f"error: {repository}")
+    assert "cannot be written (File too large): nothing was published; allow larger files" in line
     assert files(tmp_path) == before
 
 
