@@ -79,6 +79,22 @@ def deberta(**settings: Any) -> transformers.DebertaV2Config:
     )
 
 
+def labelled(labels: Sequence[str]) -> Mapping[str, Any]:
+    """The configuration settings for these labels."""
+    return {"id2label": dict(enumerate(labels)), "label2id": {n: i for i, n in enumerate(labels)}}
+
+
+def encoder_decoder(kind: type) -> Any:
+    """BART's kind of configuration."""
+    return kind(
+        vocab_size=VOCABULARY, d_model=32, encoder_layers=1, decoder_layers=1,
+        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48,
+        decoder_ffn_dim=48, max_position_embeddings=128, pad_token_id=1, bos_token_id=0,
+        eos_token_id=2, decoder_start_token_id=2,
+        **labelled(["entailment", "neutral", "contradiction"]),
+    )  # fmt: skip
+
+
 # name: configuration and tokenizer
 ARCHITECTURES: Mapping[str, Callable[[], tuple[Any, Any]]] = {
     "albert": lambda: (
@@ -195,6 +211,8 @@ ARCHITECTURES: Mapping[str, Callable[[], tuple[Any, Any]]] = {
         ),
         byte_level(transformers.DebertaTokenizer, BERT),
     ),
+    # An encoder-decoder, whose decoder starts with the text's last token.
+    "mbart": lambda: (encoder_decoder(transformers.MBartConfig), byte_level()),
     "rembert": lambda: (
         transformers.RemBertConfig(**SIZES, input_embedding_size=16, output_embedding_size=16),
         word_piece(),
@@ -203,11 +221,6 @@ ARCHITECTURES: Mapping[str, Callable[[], tuple[Any, Any]]] = {
         deberta(position_biased_input=False, type_vocab_size=0, conv_kernel_size=3), _deberta_v2()
     ),
 }  # fmt: skip
-
-
-def labelled(labels: Sequence[str]) -> Mapping[str, Any]:
-    """The configuration settings for these labels."""
-    return {"id2label": dict(enumerate(labels)), "label2id": {n: i for i, n in enumerate(labels)}}
 
 
 ODD_LABELS = [

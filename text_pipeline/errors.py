@@ -27,3 +27,11 @@ class ExportRejectedError(TextPipelineError):
 
 class ConfigurationError(ValueError):
     """A model configuration that the `onnxruntime` backend or this machine cannot serve."""
+
+
+def cause(error: BaseException) -> str:
+    """What began an error: its class and its first sentence, for libraries' messages fill pages."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -14,8 +14,9 @@ import transformers
 
 from text_pipeline import control, corpus
 from text_pipeline.default_model import build as default_model
-from text_pipeline.errors import TextPipelineError
+from text_pipeline.errors import TextPipelineError, cause
 from text_pipeline.export import configured, gate, graph, int8, source
+from text_pipeline.export.labels import label_line
 from text_pipeline.export.packed import reason_not_packed
 from text_pipeline.export.pooling import find as find_pooling
 from text_pipeline.repository import (
@@ -68,7 +69,7 @@ def export_model(
         texts = corpus.mixed(gate.REAL_TEXTS[precision])
     elif not texts:
         raise TextPipelineError("--texts: no text in it")
-    with quiet_libraries(), _directory_of(model_id) as directory:
+    with quiet_libraries(), _directory_of(model_id) as directory, _one_line_of(model_id):
         progress(f"loading {model_id}")
         loaded = source.load(directory, max_tokens, trust_remote_code)
         loaded = replace(loaded, pooling=find_pooling(directory, pooling))
@@ -109,7 +110,7 @@ def export_model(
             text = json.dumps(content, indent=2, ensure_ascii=False)
             (staged.classifier / REPORT).write_text(text + "\n", encoding="utf-8")
             # Triton's label file has one label a line.
-            lines = [" ".join(label.splitlines()) for label in loaded.labels]
+            lines = map(label_line, loaded.labels)
             (staged.classifier / LABELS).write_text("\n".join(lines) + "\n", encoding="utf-8")
     control.use(repository, version, http_url=http_url)
     progress(
@@ -175,6 +176,19 @@ def _directory_of(model_id: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as directory:
         default_model.build(Path(directory))
         yield directory
+
+
+@contextmanager
+def _one_line_of(model_id: str) -> Iterator[None]:
+    """Makes a TextPipelineError of what transformers, PyTorch or a model's own code raise."""
+    try:
+        yield
+    except (TextPipelineError, OSError):
+        raise
+    except Exception as error:
+        raise TextPipelineError(
+            f"{model_id}: cannot be exported ({cause(error)}); --debug shows where"
+        ) from error
 
 
 @contextmanager

@@ -44,8 +44,10 @@ def check(folder: Path) -> None:
             raise TextPipelineError(
                 f"{path} is Git LFS's pointer to the file, not the file: run `git lfs pull` there"
             )
-        if path.suffix == ".json":
-            _json(path)
+        if path.suffix == ".json" and not isinstance(content := _json(path), dict):
+            raise TextPipelineError(
+                f"{path} holds a {type(content).__name__}, expected an object ({{…}}): {_AGAIN}"
+            )
         if path.suffix == ".safetensors":
             _check_length(path)
 
@@ -70,7 +72,12 @@ def _files(folder: Path) -> Iterator[Path]:
         raise TextPipelineError(f"{folder}: has no weights ({WEIGHTS[0]} or {WEIGHTS[2]})")
     yield found
     if found.suffix == ".json":
-        names = sorted(set(_json(found)["weight_map"].values()))
+        try:
+            names = sorted(set(map(str, _json(found)["weight_map"].values())))
+        except (LookupError, TypeError, AttributeError):
+            raise TextPipelineError(
+                f'{found} has no "weight_map" with the files of the weights: {_AGAIN}'
+            ) from None
         if missing := [name for name in names if not (folder / name).is_file()]:
             raise TextPipelineError(
                 f"{folder} lacks {', '.join(missing)}, of {len(names)} files that {found.name} "

@@ -24,16 +24,14 @@ from onnx_ir.passes.common import (
 from onnxscript.values import OnnxFunction
 from torch import nn
 
-from text_pipeline.errors import TextPipelineError
+from text_pipeline.errors import TextPipelineError, cause
 from text_pipeline.export.attention import OPERATORS
 from text_pipeline.export.front import packed_front, padded_front
 from text_pipeline.export.fusion import fuse
 from text_pipeline.export.heads import (
     TENSOR_OUTPUTS,
     TOKEN_INPUTS,
-    LastTokenClassifier,
-    PaddedClassifier,
-    pools_last_token,
+    padded_body,
 )
 from text_pipeline.export.outputs import finish_outputs
 from text_pipeline.export.packed import PACKED_INPUTS, PackedClassifier
@@ -117,13 +115,8 @@ def build_body(source: Source, precision: str) -> ir.Model:
     """
     tokens, shape, names = _padded_example(source)
     dtype = torch.float16 if precision == "fp16" else torch.float32
-    model = _export(_padded_body(source, dtype), tokens, names, [shape] * len(tokens))
+    model = _export(padded_body(source, dtype), tokens, names, [shape] * len(tokens))
     return _finished(model)
-
-
-def _padded_body(source: Source, dtype: torch.dtype) -> PaddedClassifier:
-    kind = LastTokenClassifier if pools_last_token(source.model) else PaddedClassifier
-    return kind(source, dtype)
 
 
 def _export_padded(source: Source, dtype: torch.dtype) -> ir.Model:
@@ -131,7 +124,7 @@ def _export_padded(source: Source, dtype: torch.dtype) -> ir.Model:
     tokens, shape, names = _padded_example(source)
     windows = (torch.tensor(True), torch.tensor([0, 1, 1]), torch.ones(2, dtype=torch.int32))
     return _export(
-        _padded_body(source, dtype),
+        padded_body(source, dtype),
         (*tokens, *windows),
         [*names, "has_windows", "window_item", "item_length"],
         [shape, shape, shape, ({}, {0: shape[0]}, {0: torch.export.Dim("items")})],
@@ -201,19 +194,12 @@ def _export(
             )
     except torch.onnx.OnnxExporterError as error:
         raise TextPipelineError(
-            f"torch.onnx cannot export this model ({_cause(error)}); {_CAUSE_IN_THE_MODEL}"
+            f"torch.onnx cannot export this model ({cause(error)}); {_CAUSE_IN_THE_MODEL}"
         ) from error
     if program is None:
         raise RuntimeError("torch.onnx.export returned no program")
     _check_dimensions(program.model)
     return program.model
-
-
-def _cause(error: BaseException) -> str:
-    """The first sentence of what began it; the exporter's own advice fills a page."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
 
 
 def _prepend(model: ir.Model, front: OnnxFunction, constants: Mapping[str, int]) -> None:

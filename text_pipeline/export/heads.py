@@ -2,11 +2,12 @@
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from text_pipeline.errors import TextPipelineError
 from text_pipeline.export.source import Source, has_own_code
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ class PaddedClassifier(nn.Module):
             output_hidden_states=True,
             **self.segments(token_type_ids),
         )
-        return self.answer(output.logits, output.hidden_states[-1], attention_mask, *windows)
+        # An encoder's or an encoder-decoder's output.
+        states = getattr(output, "decoder_hidden_states", None) or output.hidden_states
+        return self.answer(output.logits, states[-1], attention_mask, *windows)
 
     def segments(self, token_type_ids: torch.Tensor) -> dict[str, torch.Tensor]:
         """The argument for the segments, if the model takes them."""
@@ -60,6 +63,12 @@ class PaddedClassifier(nn.Module):
         *windows: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         """Logits, last hidden state, mask and windows -> what `forward` gives."""
+        if not torch.compiler.is_exporting() and hidden.shape[:2] != attention_mask.shape:
+            raise TextPipelineError(
+                f"{type(self.model).__name__} turns {attention_mask.shape[1]} tokens into "
+                f"{hidden.shape[1]} hidden states, so that there is no embedding of its tokens: "
+                "architectures that pool inside cannot be served"
+            )
         # In fp32: a mean is a sum of many tokens.
         pooled = self.pooling.of_padded(hidden.float(), attention_mask)
         logits = logits.float()
@@ -90,6 +99,68 @@ class LastTokenClassifier(PaddedClassifier):
         pooled = hidden[torch.arange(input_ids.shape[0]), last]
         logits = self.model.score(pooled)  # type: ignore[operator]  # every decoder's head
         return self.answer(logits, hidden, attention_mask, *windows)
+
+
+class EndTokenClassifier(PaddedClassifier):
+    """An encoder-decoder such as BART or T5, whose head sees the decoder's state at the last end.
+
+    The decoder reads the text, too, moved on by one token. transformers' own code does both in
+    ways that no graph can hold.
+    """
+
+    def __init__(self, source: Source, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(source, dtype)
+        # torch.onnx cannot export how the other implementations add T5's bias of positions.
+        self.model.set_attn_implementation("eager")
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        token_type_ids: torch.Tensor,  # noqa: ARG002  # none of these models takes it
+        *windows: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        """As PaddedClassifier's; the embedding is made of the decoder's last hidden state."""
+        model: Any = self.model
+        hidden = model.base_model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input(input_ids, model.config),
+            use_cache=False,
+        ).last_hidden_state
+        position = torch.arange(input_ids.shape[1])
+        last = (position * (input_ids == model.config.eos_token_id)).amax(1)
+        logits = model.classification_head(hidden[torch.arange(input_ids.shape[0]), last])
+        return self.answer(logits, hidden, attention_mask, *windows)
+
+
+def decoder_input(input_ids: torch.Tensor, config: "PretrainedConfig") -> torch.Tensor:
+    """The tokens moved on by one, behind a token to start with: mBART's is the text's last one."""
+    if config.model_type in ("mbart", "plbart"):
+        last = (input_ids != config.pad_token_id).sum(1, keepdim=True) - 1
+        start = input_ids.gather(1, last)
+    else:
+        start = torch.full_like(input_ids[:, :1], config.decoder_start_token_id)
+    return torch.cat([start, input_ids[:, :-1]], dim=1)
+
+
+def padded_body(source: Source, dtype: torch.dtype) -> PaddedClassifier:
+    """The classifier as torch.onnx can export it."""
+    kind = PaddedClassifier
+    if pools_last_token(source.model):
+        kind = LastTokenClassifier
+    elif pools_end_token(source.model):
+        kind = EndTokenClassifier
+    return kind(source, dtype)
+
+
+def pools_end_token(model: "PreTrainedModel") -> bool:
+    """Whether it is one of transformers' encoder-decoders with a head for the end token."""
+    return (
+        not has_own_code(model)
+        and bool(getattr(model.config, "is_encoder_decoder", False))
+        and hasattr(model, "classification_head")
+    )
 
 
 def pools_last_token(model: "PreTrainedModel") -> bool:

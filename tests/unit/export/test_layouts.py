@@ -18,7 +18,7 @@ from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import configured, exporter, gate, graph, source
 from text_pipeline.repository import STATIC_REPOSITORY, Repository
 
-PADDED_ONLY = ("big_bird", "deberta", "deberta-conv", "rembert")
+PADDED_ONLY = ("big_bird", "deberta", "deberta-conv", "mbart", "rembert")
 PACKED = [name for name in tiny_models.ARCHITECTURES if name not in PADDED_ONLY]
 # Decoders are padded all alike.
 PACKED_ONLY = ("llama", "longformer", "mistral", "qwen2", "qwen3")
