@@ -44,7 +44,8 @@ def reference(source: Source, text: str, max_tokens: int, stride: int = 0) -> Wi
         with torch.inference_mode():
             output = source.model(**inputs, output_hidden_states=True)
         logits.append(output.logits[0])
-        last = output.hidden_states[-1][0]
+        states = getattr(output, "decoder_hidden_states", None) or output.hidden_states
+        last = states[-1][0]
         hidden.append({"mean": last.mean(0), "cls": last[0], "last": last[-1]}[source.pooling.mode])
     tokens = torch.tensor([len(window["input_ids"]) for window in windows])
     mean, pooled = ((torch.stack(v).T @ (tokens / tokens.sum())) for v in (logits, hidden))

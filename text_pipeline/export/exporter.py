@@ -16,6 +16,7 @@ from text_pipeline import control, corpus
 from text_pipeline.default_model import build as default_model
 from text_pipeline.errors import TextPipelineError, cause
 from text_pipeline.export import configured, gate, graph, int8, source
+from text_pipeline.export.heads import pools_end_token
 from text_pipeline.export.labels import label_line
 from text_pipeline.export.packed import reason_not_packed
 from text_pipeline.export.pooling import find as find_pooling
@@ -76,6 +77,8 @@ def export_model(
         gate_texts = gate.gate_texts(loaded, texts)
         gate.check_model(loaded, gate_texts)
         layout = _choose_layout(loaded, layout, device, progress)
+        if pools_end_token(loaded.model):
+            progress("it is an encoder-decoder: embeddings are made of the decoder's hidden state")
         with repository.publish(version) as staged:
             path = staged.classifier / GRAPH
             _build(loaded, path, layout, device, precision, texts)
