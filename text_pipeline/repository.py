@@ -218,8 +218,11 @@ class Repository:
         classifier = self.path / CLASSIFIER / str(version)
         places = (self.path, code, classifier)
         with publishing.reporting(places), publishing.undone_on_failure() as undo:
+            before = self.versions()
             self._create(undo)
             publishing.make_folder(code, undo)
+            # What another export has published here meanwhile needs these files.
+            undo.callback(lambda: undo.pop_all() if self.versions() != before else None)
             with (
                 publishing.staging(classifier.parent) as beside_classifier,
                 publishing.staging(code) as beside_tokenizer,
@@ -233,6 +236,7 @@ class Repository:
                 for folder in (staged.classifier, staged.tokenizer, staged.scratch):
                     folder.mkdir()
                 yield staged
+                self.new_version(version)  # another export may have published it meanwhile
                 for source in TOKENIZER_CODE:
                     if not (target := code / source.name).exists():
                         publishing.copy(source, target, undo_moves)

@@ -126,6 +126,19 @@ def test_what_was_in_the_way_is_there_again_after_a_failure(
     assert not [*tmp_path.rglob("half")]
 
 
+def test_a_version_that_another_export_has_published_meanwhile_stays(tmp_path: Path) -> None:
+    repository = Repository(tmp_path)
+    with pytest.raises(TextPipelineError, match=r"version 1 exists in"):  # noqa: SIM117
+        with repository.publish(1) as staged:
+            (staged.classifier / "model.onnx").write_text("late")
+            fill(repository, 1, "first")
+            before = files(tmp_path)
+    left = {name for name in before if ".export-" not in name}
+    assert {*files(tmp_path)} == left
+    assert (tmp_path / CLASSIFIER / "1" / "model.onnx").read_text() == "first"
+    assert (tmp_path / TOKENIZER / "1" / "tokenizer" / "tokenizer.json").read_text() == "first"
+
+
 @pytest.mark.parametrize(
     ("number", "advice"),
     [

@@ -67,7 +67,7 @@ class PaddedClassifier(nn.Module):
             raise TextPipelineError(
                 f"{type(self.model).__name__} turns {attention_mask.shape[1]} tokens into "
                 f"{hidden.shape[1]} hidden states, so that there is no embedding of its tokens: "
-                "architectures that pool inside cannot be served"
+                "architectures that change a text's length cannot be served"
             )
         # In fp32: a mean is a sum of many tokens.
         pooled = self.pooling.of_padded(hidden.float(), attention_mask)
