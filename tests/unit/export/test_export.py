@@ -14,7 +14,6 @@ from tests import tiny_models
 from text_pipeline.errors import ExportRejectedError, TextPipelineError
 from text_pipeline.export import gate, graph, source
 from text_pipeline.export.exporter import export_model
-from text_pipeline.export.source import labels_in_order
 from text_pipeline.repository import Repository
 
 ELEVEN_LABELS = [f"label {n}" for n in range(9)] + ['semi;colon: "quoted" ünï', "two\nlines"]
@@ -189,23 +188,6 @@ def test_gate_takes_own_texts_and_limits(tmp_path: Path, repository: Repository)
     assert report["gate"]["texts"] == 2 + len(gate.ODD_TEXTS)
     with pytest.raises(TextPipelineError, match="no text"):
         export(model, repository, texts=[])
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        (["0", "2", "3"], "3 labels with keys up to 3: missing 1"),
-        (["1", "2"], "2 labels with keys up to 2: missing 0"),
-    ],
-)
-def test_gap_in_the_labels_is_an_error(keys: list[str], message: str) -> None:
-    with pytest.raises(TextPipelineError, match=message):
-        labels_in_order({key: f"label {key}" for key in keys})
-
-
-def test_labels_are_sorted_as_numbers() -> None:
-    labels = labels_in_order({str(n): f"label {n}" for n in reversed(range(12))})
-    assert labels == [f"label {n}" for n in range(12)]
 
 
 def edited_config(directory: Path, **changes) -> Path:

@@ -68,6 +68,23 @@ def test_numbers_and_booleans_are_names_as_json_writes_them(
     assert source.load(with_labels(model, dict(enumerate(values)))).labels == labels
 
 
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (["0", "2", "3"], "3 labels with keys up to 3: missing 1"),
+        (["1", "2"], "2 labels with keys up to 2: missing 0"),
+    ],
+)
+def test_gap_in_the_labels_is_an_error(keys: list[str], message: str) -> None:
+    with pytest.raises(TextPipelineError, match=message):
+        labels_in_order({key: f"label {key}" for key in keys})
+
+
+def test_labels_are_sorted_as_numbers() -> None:
+    labels = labels_in_order({str(n): f"label {n}" for n in reversed(range(12))})
+    assert labels == [f"label {n}" for n in range(12)]
+
+
 @given(
     st.dictionaries(
         st.integers(0, 4).map(str) | st.text(max_size=2),
