@@ -138,7 +138,11 @@ def _reason(error: Exception) -> str:
     if is_of_weights:
         return f"its weights cannot be read ({text.split('. ')[0]}): download them again"
     is_transformers_own = isinstance(error, ImportError | ValueError) or type(error) is OSError
-    return text if text and is_transformers_own else f"cannot be loaded ({cause(error)})"
+    return (
+        text
+        if text and is_transformers_own
+        else f"cannot be loaded as config.json describes it ({cause(error)})"
+    )
 
 
 def _attend_in_full(model: "PreTrainedModel", limit: int) -> None:

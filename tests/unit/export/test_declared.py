@@ -56,8 +56,16 @@ def reason(model: Path) -> str:
         ("hidden_size", "32", "'hidden_size' expected int, got str"),
         ("hidden_size", 33, "The hidden size (33) is not a multiple"),
         ("max_position_embeddings", -1, "RuntimeError: Trying to create tensor with negative"),
-        ("hidden_act", "nonsense", "cannot be loaded (KeyError: 'nonsense')"),
-        ("dtype", "nonsense", "cannot be loaded (AttributeError: module 'torch' has no"),
+        (
+            "hidden_act",
+            "nonsense",
+            "cannot be loaded as config.json describes it (KeyError: 'nonsense')",
+        ),
+        (
+            "dtype",
+            "nonsense",
+            "cannot be loaded as config.json describes it (AttributeError: module 'torch' has no",
+        ),
         ("model_type", 7, "has model type `7` but Transformers does not recognize"),
     ],
 )
@@ -106,7 +114,9 @@ def test_own_code_that_fails_is_one_line_and_its_traceback_with_debug(model: Pat
     command = ["export", "--model", str(model), "--repository", str(model / "new")]
     done = CliRunner().invoke(cli.commands, [*command, "--trust-remote-code"])
     assert (done.exit_code, len(done.stderr.splitlines())) == (1, 1)
-    assert done.stderr.startswith(f"error: {model}: cannot be loaded (LookupError: of its own)")
+    assert done.stderr.startswith(
+        f"error: {model}: cannot be loaded as config.json describes it (LookupError: of its own)"
+    )
     shown = CliRunner().invoke(cli.commands, [*command, "--trust-remote-code", "--debug"])
     assert shown.exit_code == 1
     assert "Traceback (most recent call last)" in shown.stderr
