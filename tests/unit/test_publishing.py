@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.places import run_in
@@ -156,6 +157,15 @@ def test_advice_depends_on_the_error(tmp_path: Path, number: int, advice: str) -
     assert f"cannot be written ({os.strerror(number)}): nothing was published; {advice}" in str(
         error.value
     )
+    assert not repository.path.exists()
+
+
+def test_numpys_error_of_a_full_disk_has_no_number(tmp_path: Path) -> None:
+    """Large weights are written by NumPy."""
+    repository = Repository(tmp_path / "new")
+    expected = rf"{tmp_path}/new cannot be written \(No space left on device\).*make room there"
+    with pytest.raises(TextPipelineError, match=expected), repository.publish(1):
+        np.ones(100_000).tofile("/dev/full")
     assert not repository.path.exists()
 
 
