@@ -1,9 +1,11 @@
 """What people see on a terminal: tables of answers, and how far an input has been read."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -13,12 +15,17 @@ from text_pipeline.doctor import Finding
 from text_pipeline.inspection import Content, Version
 from text_pipeline.records import Record, RecordFile
 
+if TYPE_CHECKING:
+    from text_pipeline.export.progress import Track
+
 Answer = TypeVar("Answer")
 
 TABLE_ROWS = 100
 """Rows of one table: longer results come as several, while they arrive."""
 TEXT_WIDTH = 80
 """Characters shown of a text."""
+STEP_WIDTH = 30
+"""Characters of a step before its bar."""
 
 
 def print_tables(results: Iterator[Record], console: Console) -> None:
@@ -42,8 +49,8 @@ def _cells(row: Record) -> tuple[str, ...]:
     )
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 1] + "…"
+def _shortened(text: str, width: int = TEXT_WIDTH) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def plain(cell: str) -> Text:
@@ -69,6 +76,40 @@ def with_progress(
         for done, result in enumerate(results, start=1):
             bar.update(task, completed=source.bytes_read, done=done)
             yield result
+
+
+@contextmanager
+def steps(console: Console) -> "Iterator[tuple[Callable[[str], None], Track | None]]":
+    """What says a step and what shows how far it is: a bar below the lines on a terminal.
+
+    Elsewhere lines alone.
+    """
+    if not console.is_terminal:
+        yield click.echo, None
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def say(line: str) -> None:
+            nonlocal task
+            console.print(plain(line), soft_wrap=True)
+            bar.remove_task(task)
+            # Without a total the bar runs to and fro.
+            task = bar.add_task(_shortened(line, STEP_WIDTH), total=None)
+
+        def track(items: Iterable[Answer], total: int) -> Iterator[Answer]:
+            bar.reset(task, total=total)
+            for item in items:
+                yield item
+                bar.advance(task)
+
+        yield say, track
 
 
 def print_content(content: Content, console: Console) -> None:

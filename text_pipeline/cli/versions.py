@@ -1,5 +1,6 @@
 """Commands around a model repository: what is in it, a new version, another one in use."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,22 @@ def export(
     model: str, repository: Path, texts: str | None, url: str | None, **options: Any
 ) -> None:
     """Publish a Hugging Face classifier as a version, if it answers as PyTorch does."""
+    # PyTorch's threads wait asleep: spinning, they take ten times the time on a busy machine. It
+    # reads this when it is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+    from rich.console import Console
+
+    from text_pipeline import display
     from text_pipeline.export.exporter import export_model
     from text_pipeline.records import RecordFile
     from text_pipeline.repository import Repository
 
     options["texts"] = texts and [record["text"] for record in RecordFile(texts)]
-    export_model(model, Repository(repository), **options, http_url=url, progress=click.echo)
+    with display.steps(Console()) as (progress, track):
+        export_model(
+            model, Repository(repository), **options, http_url=url, progress=progress, track=track
+        )
 
 
 @click.command()

@@ -20,6 +20,7 @@ from text_pipeline.export.heads import pools_end_token
 from text_pipeline.export.labels import label_line
 from text_pipeline.export.packed import reason_not_packed
 from text_pipeline.export.pooling import find as find_pooling
+from text_pipeline.export.progress import Track, in_lines
 from text_pipeline.repository import (
     GRAPH,
     LABELS,
@@ -51,6 +52,7 @@ def export_model(
     trust_remote_code: bool = False,
     http_url: str | None = None,
     progress: Callable[[str], None] = print,
+    track: Track | None = None,
 ) -> int:
     """Publishes a Hugging Face classifier as a version, puts it into use, returns its number.
 
@@ -59,10 +61,12 @@ def export_model(
     one of pooling.MODES, by default what the model's files say. `texts` are those the graph is
     checked with, and int8 calibrated; by default BBC news.
     `trust_remote_code` lets code run that the model brings. `http_url` is a server as control.use
-    takes it. `progress` is called with one line before every step. Raises
+    takes it. `progress` is called with one line before every step; `track` shows
+    how far a long one is, by default in lines, too. Raises
     TextPipelineError when the model cannot be exported and ExportRejectedError when the graph does
     not answer as PyTorch does; the repository then is as it was.
     """
+    track = track or in_lines(progress)
     precision = _choose_precision(device, precision)
     version = repository.new_version(version)
     tolerance = gate.TOLERANCE[precision] if tolerance is None else tolerance
@@ -81,17 +85,17 @@ def export_model(
             progress("it is an encoder-decoder: embeddings are made of the decoder's hidden state")
         with repository.publish(version) as staged:
             path = staged.classifier / GRAPH
-            _build(loaded, path, layout, device, precision, texts)
-            progress("comparing it with PyTorch, alone and in mixed batches")
+            _build(loaded, path, layout, device, precision, texts, progress, track)
             checked, checked_on = path, device
             if device == "gpu" and "CUDAExecutionProvider" not in _providers():
                 checked_on = "cpu"
                 if layout == "packed":
                     progress("no GPU here: the same graph is checked with the attention for CPU")
                     checked = staged.scratch / GRAPH
-                    _build(loaded, checked, layout, "cpu", precision, texts)
+                    _build(loaded, checked, layout, "cpu", precision, texts, progress, track)
+            progress(f"comparing {len(gate_texts)} texts with PyTorch, alone and in mixed batches")
             configured.check(repository.path, checked)
-            report = gate.check(loaded, checked, gate_texts, tolerance, min_agreement)
+            report = gate.check(loaded, checked, gate_texts, tolerance, min_agreement, track)
             loaded.save_tokenizer(staged.tokenizer)
             content = {
                 "format": REPORT_FORMAT,
@@ -131,6 +135,8 @@ def _build(
     device: str,
     precision: str,
     texts: Sequence[str],
+    progress: Callable[[str], None],
+    track: Track,
 ) -> None:
     """Writes a graph of any precision."""
     is_int8 = precision == "int8"
@@ -138,7 +144,9 @@ def _build(
     if is_int8:
         # Spread over all texts, for a file may be sorted.
         chosen = gate.gate_texts(loaded, texts[:: max(1, len(texts) // CALIBRATION_TEXTS)])
-        int8.quantize(model, gate.single_feeds(loaded, chosen), path.parent)
+        progress(f"quantizing it by {len(chosen)} texts")
+        feeds = track(gate.single_feeds(loaded, chosen), len(chosen))
+        int8.quantize(model, feeds, path.parent)
     graph.save(model, path)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import torch
 
 from text_pipeline.errors import ExportRejectedError, TextPipelineError
 from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS, PaddedClassifier
+from text_pipeline.export.progress import Track
+from text_pipeline.export.session import open_session
 from text_pipeline.export.source import Source
 
 if TYPE_CHECKING:
@@ -92,10 +95,15 @@ def check_model(source: Source, texts: Sequence[str]) -> None:
 
 
 def check(
-    source: Source, graph: Path, texts: Sequence[str], tolerance: float, min_agreement: float
+    source: Source,
+    graph: Path,
+    texts: Sequence[str],
+    tolerance: float,
+    min_agreement: float,
+    track: Track,
 ) -> GateReport:
     """Compares a graph with PyTorch; raises ExportRejectedError with the worst text."""
-    report = compare(source, graph, texts, tolerance, min_agreement)
+    report = compare(source, graph, texts, tolerance, min_agreement, track)
     if not report.passed:
         raise ExportRejectedError(
             f"the graph differs from PyTorch: {report} (limits: agreement {min_agreement:.1%}, "
@@ -105,26 +113,33 @@ def check(
 
 
 def compare(
-    source: Source, graph: Path, texts: Sequence[str], tolerance: float, min_agreement: float
+    source: Source,
+    graph: Path,
+    texts: Sequence[str],
+    tolerance: float,
+    min_agreement: float,
+    track: Track,
 ) -> GateReport:
     """The report over `texts`, as they come; passes or fails, never raises."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(graph, providers=onnxruntime.get_available_providers())
-    reference = list(pytorch_outputs(source, texts))
+    session = open_session(graph, onnxruntime.get_available_providers())
+    of_graph = (graph_outputs(session, source, texts, size) for size in (1, BATCH_SIZE))
+    answers = track(chain(pytorch_outputs(source, texts), *of_graph), 3 * len(texts))
+    reference = list(islice(answers, len(texts)))
     worst = dict.fromkeys(TENSOR_OUTPUTS, 0.0)
     worst_text, worst_badness = "", -1.0
     agreed = [True] * len(texts)
-    for size in (1, BATCH_SIZE):
-        answers = graph_outputs(session, source, texts, size)
-        for index, (expected, found) in enumerate(zip(reference, answers, strict=True)):
-            same_label = _same_best_label(source, expected, found)
-            agreed[index] &= same_label
-            distances = {name: _distance(expected[name], found[name]) for name in TENSOR_OUTPUTS}
-            worst = {name: max(worst[name], distances[name]) for name in TENSOR_OUTPUTS}
-            badness = max(distances.values()) + (not same_label)
-            if badness > worst_badness:
-                worst_text, worst_badness = texts[index], badness
+    # Every text alone, and then every text in its batch.
+    for number, (expected, found) in enumerate(zip(cycle(reference), answers, strict=False)):
+        index = number % len(texts)
+        same_label = _same_best_label(source, expected, found)
+        agreed[index] &= same_label
+        distances = {name: _distance(expected[name], found[name]) for name in TENSOR_OUTPUTS}
+        worst = {name: max(worst[name], distances[name]) for name in TENSOR_OUTPUTS}
+        badness = max(distances.values()) + (not same_label)
+        if badness > worst_badness:
+            worst_text, worst_badness = texts[index], badness
     agreement = float(np.mean(agreed))
     return GateReport(len(texts), agreement, worst, tolerance, min_agreement, worst_text)
 

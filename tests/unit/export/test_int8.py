@@ -8,6 +8,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from tests import tiny_models
 from tests.unit.export.invariance import assert_batch_invariant
@@ -77,3 +78,89 @@ def test_architectures_stay_near_fp32(
     spread = np.std([outputs["logits"] for outputs in before])
     errors = [np.abs(a["logits"] - b["logits"]).mean() for a, b in zip(before, after, strict=True)]
     assert np.mean(errors) < 0.1 * spread
+
+
+@pytest.mark.parametrize("operator", ["Neg", "Relu"])  # with zero points 128 and 0
+@pytest.mark.parametrize("inputs", [2, 31, 384])
+def test_extreme_products_are_numpys_on_every_processor(
+    monkeypatch: pytest.MonkeyPatch, operator: str, inputs: int
+) -> None:
+    """Sums of two products fit in 16 bits, where processors without VNNI would cut them off."""
+    monkeypatch.setattr(int8, "LEAST_ELEMENTS", 1)
+    random = np.random.default_rng(inputs)
+    alternating = np.resize([1, -1], inputs)
+    weight = np.stack(
+        [
+            np.full(inputs, 3),
+            np.full(inputs, -1e-3),
+            alternating,
+            np.where(alternating > 0, 100, -0.5),
+            np.eye(inputs)[0],
+            random.standard_normal(inputs),
+            random.choice([-1, 1], inputs),
+        ],
+        axis=1,
+    ).astype(np.float32)
+    weights, zero_point, product = quantized_product(operator, weight)
+    rows = np.stack(
+        [
+            np.full(inputs, 255),
+            np.zeros(inputs),
+            *(np.where(sign * alternating > 0, 255, 0) for sign in (1, -1)),
+            *random.choice([0, 255], (5, inputs)),
+        ]
+    ).astype(np.uint8)
+    pairs = np.pad(weights.astype(int), ((0, inputs % 2), (0, 0))).reshape(-1, 2, weight.shape[1])
+    assert 255 * pairs.clip(0).sum(axis=1).max() < 2**15
+    assert 255 * pairs.clip(max=0).sum(axis=1).min() >= -(2**15)
+    assert (abs(weights.astype(int)).max(axis=0) >= 63).all()  # no bit is given away
+    exact = (rows.astype(int) - int(zero_point)) @ weights.astype(int)
+    for count in range(1, len(rows) + 1):
+        for session in product:
+            assert (session.run(None, {"rows": rows[:count]})[0] == exact[:count]).all()
+
+
+def quantized_product(
+    operator: str, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, list[onnxruntime.InferenceSession]]:
+    """A product as the exporter quantizes it: its weights, zero point and the product alone.
+
+    Its sessions take `rows` of integers and give sums of integers, with weights packed and not.
+    """
+    inputs, outputs = weight.shape
+    nodes = [
+        helper.make_node(operator, ["x"], ["y"]),
+        helper.make_node("MatMul", ["y", "w"], ["z"]),
+        helper.make_node("Identity", ["z"], ["output"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["tokens", inputs])
+    output = helper.make_tensor_value_info("output", TensorProto.FLOAT, ["tokens", outputs])
+    graph_ = helper.make_graph(nodes, "g", [x], [output], [numpy_helper.from_array(weight, "w")])
+    model = ir.from_proto(helper.make_model(graph_, opset_imports=[helper.make_opsetid("", 21)]))
+    int8.quantize(model, [{"x": np.eye(inputs, dtype=np.float32)}])
+    quantized = ir.to_proto(model)
+    (node,) = (n for n in quantized.graph.node if n.op_type == "MatMulIntegerToFloat")
+    constants = {t.name: numpy_helper.to_array(t) for t in quantized.graph.initializer}
+    weights, one, scale, zero_point = (constants[name] for name in node.input[1:5])
+    alone = helper.make_graph(
+        [helper.make_node(node.op_type, ["rows", *"wosp"], ["sums"], domain=node.domain)],
+        "product",
+        [helper.make_tensor_value_info("rows", TensorProto.UINT8, ["tokens", inputs])],
+        [helper.make_tensor_value_info("sums", TensorProto.FLOAT, ["tokens", outputs])],
+        [
+            numpy_helper.from_array(value, name)
+            for name, value in zip(
+                "wosp", (weights, one, np.ones_like(scale), zero_point), strict=True
+            )
+        ],
+    )
+    domains = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    serialized = helper.make_model(
+        alone, opset_imports=domains, ir_version=graph.IR_VERSION
+    ).SerializeToString()
+    sessions = []
+    for disable_prepacking in ("0", "1"):
+        options = onnxruntime.SessionOptions()
+        options.add_session_config_entry("session.disable_prepacking", disable_prepacking)
+        sessions.append(onnxruntime.InferenceSession(serialized, options))
+    return weights, zero_point, sessions
