@@ -144,7 +144,7 @@ def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> Finding:
     flags = cpuinfo.read_text()
     found = f"{usable_cores()} usable cores"
     if not re.search(r"\bavx512_vnni\b|\bavx_vnni\b", flags):
-        problem = "no VNNI instructions: --precision int8 gains less and may round worse"
+        problem = "no VNNI instructions: --precision int8 gains less"
         return Finding("processor", found, problem)
     return Finding("processor", f"{found}, VNNI for int8")
 

@@ -25,7 +25,7 @@ REAL_TEXTS = {"fp32": 64, "fp16": 300, "int8": 1000}
 TOLERANCE = {"fp32": 1e-4, "fp16": 0.03, "int8": 0.25}
 """Largest difference of any output.
 
-MiniLM: 1e-6 with fp32 kernels (deep models have more), 0.005 with fp16, 0.1 with int8.
+MiniLM: 1e-6 with fp32 kernels (deep models have more), 0.005 with fp16, 0.23 with int8.
 """
 MIN_AGREEMENT = 0.99
 # What real news does not hold: the shortest inputs, symbols, other scripts, typed special tokens.
