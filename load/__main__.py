@@ -11,7 +11,7 @@ import click
 
 from load import experiments, machine, report, repositories, watch
 from load.levels import Measured, measure
-from text_pipeline.cli import Commands
+from text_pipeline.cli import Commands, shared
 from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure import perf_analyzer, workload
@@ -56,9 +56,11 @@ def main() -> None:
 @click.option("--seconds", default=8.0, type=click.FloatRange(min=0.1), help="For each level.")
 @click.option("--repository", type=click.Path(path_type=Path), default="model_repository")
 @click.option("--model-config-name", default="cpu")
-@click.option("--url", help="gRPC endpoint of a running server; without it one is started.")
-@click.option("--http-url", help="Its HTTP endpoint, for --protocol http.")
-@click.option("--metrics-url", help="Its metrics endpoint, to be watched meanwhile.")
+@shared.server_url("gRPC", help="gRPC endpoint of a running server; without it one is started.")
+@shared.server_url("HTTP", "--http-url", help="Its HTTP endpoint, for --protocol http.")
+@shared.server_url(
+    "metrics", "--metrics-url", help="Its metrics endpoint, to be watched meanwhile."
+)
 @click.option(
     "--results", type=click.Path(path_type=Path), help="Folder. Default: load/runs/<time>."
 )

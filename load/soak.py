@@ -23,7 +23,7 @@ import psutil
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import serialize_byte_tensor
 
-from text_pipeline import control, corpus
+from text_pipeline import control, corpus, proxies
 from text_pipeline.default_model import build
 from text_pipeline.embedded.server import SHARED_MEMORY, EmbeddedServer
 from text_pipeline.export.gate import pytorch_outputs
@@ -101,7 +101,7 @@ async def work(
 ) -> None:
     """One caller: random requests until `end`."""
     chance = random.Random()
-    async with grpc.aio.insecure_channel(url) as channel:
+    async with grpc.aio.insecure_channel(url, options=proxies.grpc_options(url)) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         while time.monotonic() < end:
             rows = [chance.randrange(len(texts)) for _ in range(chance.randint(1, LARGEST_REQUEST))]

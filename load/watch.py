@@ -1,15 +1,18 @@
 """The server's own metrics while it is loaded, once a second."""
 
 import csv
+import http.client
 import re
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from text_pipeline.embedded import probe
+
 INTERVAL_S = 1.0
+TIMEOUT_S = 5.0
 # Of Triton's metrics; those of GPUs and models have labels.
 _WATCHED = (
     "nv_inference_pending_request_count",
@@ -50,11 +53,10 @@ def _watch(url: str, samples: list[Sample], ended: threading.Event) -> None:
     started = time.monotonic()
     while not ended.wait(INTERVAL_S):
         try:
-            with urllib.request.urlopen(f"http://{url}/metrics", timeout=5) as answer:
-                found = _LINE.findall(answer.read().decode())
-        except OSError:
+            _, metrics = probe.request(url, TIMEOUT_S, "GET", "/metrics")
+        except (OSError, http.client.HTTPException):
             return
-        values = {series: float(value) for series, value in found}
+        values = {series: float(value) for series, value in _LINE.findall(metrics)}
         samples.append((time.monotonic() - started, values))
 
 

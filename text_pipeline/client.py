@@ -1,6 +1,5 @@
 """Classify and embed any number of texts through a running server, over gRPC."""
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from tritonclient.grpc import (
 )
 from tritonclient.utils import InferenceServerException
 
+from text_pipeline import addresses, proxies
 from text_pipeline.chunks import Chunk, Text, chunks
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.failures import explain, is_unavailable, is_unconnected
@@ -134,8 +134,7 @@ class PipelineClient:
         asks a version that the server has loaded, not the one in use: its tokenizer, and then its
         classifier, for the ensembles answer with the version in use only.
         """
-        if not re.fullmatch(r"[^\s/]+:\d+", url):
-            raise TextPipelineError(f"url: expected HOST:PORT of the gRPC endpoint, got {url!r}")
+        addresses.split(url, "gRPC")
         if not 1 <= chunk_size <= MAX_CHUNK_SIZE:
             raise ValueError(f"chunk_size: expected 1 to {MAX_CHUNK_SIZE}, got {chunk_size}")
         if in_flight < 1:
@@ -145,7 +144,8 @@ class PipelineClient:
         self.in_flight = in_flight
         self.timeout_s = timeout_s
         self.version = version
-        self._client = InferenceServerClient(url, channel_args=_CHANNEL_OPTIONS)
+        options = [*_CHANNEL_OPTIONS, *proxies.grpc_options(url)]
+        self._client = InferenceServerClient(url, channel_args=options)
         self._was_answered = False
 
     def __enter__(self) -> "PipelineClient":

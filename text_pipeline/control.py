@@ -15,8 +15,9 @@ MODEL_CONTROL = ("none", "poll", "explicit")
 KEY_VARIABLE = "TEXT_PIPELINE_ADMIN_KEY"
 """Holds what a request to a restricted API must send in the header KEY_HEADER."""
 KEY_HEADER = "admin-key"
-# Loading code, and reading and writing memory of the machine, are not for everybody who classifies.
-_RESTRICTED = "model-repository,shared-memory"
+# Loading code, reading and writing memory of the machine, and filling its disk with logs and traces
+# are not for everybody who classifies.
+_RESTRICTED = "model-repository,shared-memory,trace,logging"
 LOAD_TIMEOUT_S = 120.0
 QUIET_S = 10.0
 """So long without a request a version is out of use: 32 windows of 512 tokens keep a core for six

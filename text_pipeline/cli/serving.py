@@ -12,7 +12,7 @@ from text_pipeline.errors import TextPipelineError
 
 @click.command()
 @shared.repository("Model repository to serve.")
-@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on, or a name for one.")
 @shared.port("http")
 @shared.port("grpc")
 @shared.port("metrics")
@@ -74,7 +74,7 @@ def check(repository: Path, called: str | None) -> None:
 
 
 @click.command()
-@click.option("--url", default="127.0.0.1:8000", help="The server's HTTP endpoint.")
+@shared.server_url("HTTP", default="127.0.0.1:8000", help="The server's HTTP endpoint.")
 @click.option(
     "--timeout",
     default=10.0,

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from text_pipeline import addresses
 from text_pipeline.embedded.ports import DEFAULT_PORTS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -26,6 +27,17 @@ def port(name: str) -> Decorator:
     return click.option(
         f"--{name}-port", default=DEFAULT_PORTS[name], type=click.IntRange(1, 65535)
     )
+
+
+def server_url(endpoint: str, *names: str, **options: Any) -> Decorator:
+    """`host:port` of a running server's endpoint, "gRPC", "HTTP" or "metrics"; --url by default."""
+
+    def check(context: click.Context, option: click.Parameter, given: Any) -> Any:  # noqa: ARG001
+        for url in [given] if isinstance(given, str) else given or ():
+            addresses.split(url, endpoint)
+        return given
+
+    return click.option(*(names or ["--url"]), callback=check, **options)
 
 
 triton = click.option(

@@ -8,8 +8,8 @@ import click
 
 from text_pipeline.cli import shared
 
-_server_option = click.option(
-    "--url",
+_server_option = shared.server_url(
+    "HTTP",
     help="HTTP endpoint of a server in poll or explicit mode that serves the repository: it loads "
     "the version before that is used.",
 )

@@ -8,6 +8,8 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from text_pipeline import proxies
+from text_pipeline.embedded.places import ServerFolder
 from text_pipeline.errors import TextPipelineError
 
 OWN_BACKENDS = Path(__file__).parent / "backends"
@@ -24,8 +26,8 @@ class Layout:
     environment: dict[str, str]
 
 
-def create(directory: Path) -> Layout:
-    """Copies the backends into `directory`: Triton refuses links that leave a backend's folder.
+def create(folder: ServerFolder) -> Layout:
+    """Copies the backends into `folder`: Triton refuses links that leave a backend's folder.
 
     `python/` is the wheel's Python backend with the stub of the running Python, `onnxruntime/` the
     Python-based backend of this package, which serves what says `platform: "onnxruntime_onnx"`.
@@ -33,7 +35,8 @@ def create(directory: Path) -> Layout:
     wheel = _wheel()
     server = wheel / "pytriton" / "tritonserver"
     version, library = running_python()
-    python = directory / "python"
+    backends = folder.path / "backends"
+    python = backends / "python"
     python.mkdir(parents=True)
     for source in (
         server / "backends" / "python" / "libtriton_python.so",
@@ -41,17 +44,27 @@ def create(directory: Path) -> Layout:
         server / "python_backend_stubs" / version / "triton_python_backend_stub",
     ):
         shutil.copy(source, python)
-    shutil.copytree(OWN_BACKENDS, directory, dirs_exist_ok=True)
+    if not os.access(python / "triton_python_backend_stub", os.X_OK):
+        raise TextPipelineError(
+            f"{folder.path.parent} is mounted such that no program can be run from it: "
+            "set TMPDIR to another folder"
+        )
+    shutil.copytree(OWN_BACKENDS, backends, dirs_exist_ok=True)
     libraries = [wheel / "nvidia_pytriton.libs", library.parent]
-    return Layout(server / "bin" / "tritonserver", directory, _environment(libraries))
+    programs = _python_environment(folder, version)
+    return Layout(
+        server / "bin" / "tritonserver", backends, _environment(folder, libraries, programs)
+    )
 
 
-def installed(triton: Path) -> Layout:
+def installed(triton: Path, folder: ServerFolder) -> Layout:
     """A Triton with its own bin/, lib/ and backends/, as in its containers' /opt/tritonserver."""
     binary = triton / "bin" / "tritonserver"
     if not os.access(binary, os.X_OK):
         raise TextPipelineError(f"{binary} is not a program: expected an installed Triton there")
-    return Layout(binary, triton / "backends", _environment([triton / "lib"]))
+    backends = folder.link("backends", triton / "backends")
+    environment = _environment(folder, [triton / "lib"], Path(sys.executable).parent)
+    return Layout(binary, backends, environment)
 
 
 def running_python() -> tuple[str, Path]:
@@ -85,13 +98,44 @@ def _wheel() -> Path:
     return Path(spec.submodule_search_locations[0]).parent
 
 
-def _environment(libraries: list[Path]) -> dict[str, str]:
-    """The child's environment: the wheel's libraries, this virtual environment, no network."""
+def _python_environment(folder: ServerFolder, version: str) -> Path:
+    """The programs of a virtual environment that imports what this process does, through links.
+
+    The stub's Python takes its packages from where the first python3 on the PATH has them, and
+    reads names in .pth files as ASCII: those of an editable installation among them.
+    """
+    environment = folder.path / "environment"
+    programs = environment / "bin"
+    packages = environment / "lib" / f"python{version}" / "site-packages"
+    for directory in (programs, packages):
+        directory.mkdir(parents=True)
+    base = folder.link("base", Path(sys.base_prefix))
+    (programs / "python3").symlink_to(base / "bin" / "python3")
+    (environment / "pyvenv.cfg").write_text(f"home = {base / 'bin'}\n")
+    links = [folder.link(f"packages-{n}", path) for n, path in enumerate(_package_folders())]
+    (packages / "links.pth").write_text("".join(f"{link}\n" for link in links))
+    return programs
+
+
+def _package_folders() -> list[Path]:
+    """What comes behind Python's own library on this process's path: where packages are."""
+    own = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+    own |= {path / "lib-dynload" for path in own}
+    paths = [Path(entry) for entry in sys.path]
+    first = max((n for n, path in enumerate(paths) if path in own), default=-1) + 1
+    return [path for path in paths[first:] if path.is_dir()]
+
+
+def _environment(folder: ServerFolder, libraries: list[Path], programs: Path) -> dict[str, str]:
+    """The child's environment: Triton's libraries, the Python in `programs`, no network."""
     inherited = os.environ.get("LD_LIBRARY_PATH")
+    # The dynamic loader takes : and ; for separators and $LIB for a name of its own.
+    links = [folder.link(f"libraries-{n}", path) for n, path in enumerate(libraries)]
     return os.environ | {
-        "LD_LIBRARY_PATH": ":".join([*map(str, libraries), *([inherited] if inherited else [])]),
-        # The stub's embedded Python takes its packages from the first python3 on the PATH.
-        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
+        "LD_LIBRARY_PATH": ":".join([*map(str, links), *([inherited] if inherited else [])]),
+        "PATH": f"{programs}:{os.environ.get('PATH', os.defpath)}",
         "HF_HUB_OFFLINE": "1",
         "ORT_DISABLE_TELEMETRY": "1",
+        # Traces for a collector on this machine.
+        "no_proxy": proxies.excepted(os.environ),
     }

@@ -13,7 +13,10 @@ DEFAULT_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 
 
 def problem(ports: Mapping[str, int], host: str = "127.0.0.1") -> str | None:
-    """One line that names every port that cannot be listened on and its option, or None."""
+    """One line that names every port that cannot be listened on and its option, or None.
+
+    `host` is a numeric address, of IPv4 or IPv6.
+    """
     seen: dict[int, str] = {}
     problems = []
     for name, port in ports.items():
@@ -33,17 +36,37 @@ def problem(ports: Mapping[str, int], host: str = "127.0.0.1") -> str | None:
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """Ports nobody listens on at the moment, all different."""
-    sockets = [socket.create_server((host, 0)) for _ in range(count)]
+    sockets = [_listen(host, 0) for _ in range(count)]
     ports = [sock.getsockname()[1] for sock in sockets]
     for sock in sockets:
         sock.close()
     return ports
 
 
+def arguments(host: str, *, http: int, grpc: int, metrics: int) -> list[str]:
+    """tritonserver's arguments for what it listens on; `host` as for `problem`."""
+    is_ipv6 = ":" in host
+    # libevhtp, behind HTTP and metrics, wants IPv6 marked as such, gRPC in brackets.
+    evhtp = f"ipv6:{host}" if is_ipv6 else host
+    return [
+        f"--http-address={evhtp}",
+        f"--http-port={http}",
+        f"--grpc-address={f'[{host}]' if is_ipv6 else host}",
+        f"--grpc-port={grpc}",
+        f"--metrics-address={evhtp}",
+        f"--metrics-port={metrics}",
+    ]
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    # SO_REUSEADDR, as Triton sets it: a port in TIME_WAIT is free.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family)
+
+
 def _reason_not_free(host: str, port: int) -> str | None:
     try:
-        # SO_REUSEADDR, as Triton sets it: a port in TIME_WAIT is free.
-        socket.create_server((host, port)).close()
+        _listen(host, port).close()
     except OSError as error:
         return f"cannot be used: {os.strerror(error.errno) if error.errno else error}"
     except OverflowError:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from text_pipeline import addresses
 from text_pipeline.embedded import ports, threads, tracing
 from text_pipeline.embedded.log import STDOUT
 from text_pipeline.embedded.server import EmbeddedServer
@@ -53,13 +54,14 @@ def serve(
     repository.check()
     if triton is not None:
         threads.check(repository.path, model_config_name, triton)
+    address = addresses.resolve(host)
     taken = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
-    if found := ports.problem(taken, host):
+    if found := ports.problem(taken, address):
         raise TextPipelineError(found)
     log = log_path or _temporary_log()
     server = EmbeddedServer(
         repository.path,
-        host=host,
+        host=address,
         http_port=http_port,
         grpc_port=grpc_port,
         metrics_port=metrics_port,

@@ -1,12 +1,9 @@
 """Starts, watches and stops a tritonserver: the one place that does, for serve, tests and load."""
 
 import contextlib
-import ctypes
 import os
-import resource
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -14,9 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
-from text_pipeline import control
-from text_pipeline.embedded import guard, layout, ports, probe
+from text_pipeline import addresses, control
+from text_pipeline.embedded import child, guard, layout, ports, probe
 from text_pipeline.embedded.log import ServerLog
+from text_pipeline.embedded.places import ServerFolder
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository import TURN, Repository
 
@@ -24,12 +22,7 @@ EXIT_TIMEOUT_S = 8
 """How long Triton waits for requests in flight when it is told to stop."""
 READY_TIMEOUT_S = 120.0
 SHARED_MEMORY = Path("/dev/shm")
-_PR_SET_PDEATHSIG = 1
-# Triton 2.51 reads JSON with a recursion of 272 bytes a level: the usual 8 MB, which is also its
-# threads', end at 30,000 levels, and the server with them. Only what is used takes memory.
-_STACK_BYTES = 256 << 20
-# Every connection is one, and a shell's usual 1024 are fewer than the clients of a busy service.
-_OPEN_FILES = 65536
+_CHILDREN_INTERVAL_S = 1.0
 WATCH_INTERVAL_S = 5.0
 MAX_PROBLEMS = 12
 """A server is given up after so many questions in a row without an answer: a minute of errors, or
@@ -39,7 +32,8 @@ three in which nobody got an answer, for a full batch of a large model takes its
 class EmbeddedServer:
     """A tritonserver child on this machine; as a context manager it is ready inside the block.
 
-    Ports that are None are chosen among the free ones. `log_path` gets everything the server
+    It listens on the address that `host`, a name or an address, stands for. Ports that are None are
+    chosen among the free ones. `log_path` gets everything the server
     prints (log.STDOUT passes it on). `problem` asks the server at `host:port` something real and
     says why it got no answer. `triton` is an installed Triton, such as a container's
     /opt/tritonserver; None takes the wheel's. The child ends with its parent, however that ends.
@@ -62,8 +56,8 @@ class EmbeddedServer:
         extra_arguments: Sequence[str] = (),
     ) -> None:
         self.repository = repository
-        self.host = host
-        free = ports.free_ports(3, host)
+        self.address = addresses.resolve(host)
+        free = ports.free_ports(3, self.address)
         self.http_port = free[0] if http_port is None else http_port
         self.grpc_port = free[1] if grpc_port is None else grpc_port
         self.metrics_port = free[2] if metrics_port is None else metrics_port
@@ -72,8 +66,8 @@ class EmbeddedServer:
         self.triton = triton
         self.model_control = model_control
         self.extra_arguments = extra_arguments
-        self._folder = tempfile.TemporaryDirectory(prefix="text-pipeline-")
-        self.log = ServerLog(log_path or Path(self._folder.name) / "tritonserver.log")
+        self._folder = ServerFolder()
+        self.log = ServerLog(log_path or self._folder.path / "tritonserver.log")
         # A prefix of its own, so that what a killed server leaves in /dev/shm can be told apart.
         self.shared_memory_prefix = f"text_pipeline_{uuid.uuid4().hex[:12]}_"
         self._process: subprocess.Popen[bytes] | None = None
@@ -123,28 +117,36 @@ class EmbeddedServer:
         its parent.
         """
         taken = {"http": self.http_port, "grpc": self.grpc_port, "metrics": self.metrics_port}
-        if found := ports.problem(taken, self.host):
+        if found := ports.problem(taken, self.address):
             raise TextPipelineError(found)
         if self.triton is not None:
-            parts = layout.installed(self.triton)
+            parts = layout.installed(self.triton, self._folder)
         else:
-            parts = layout.create(Path(self._folder.name) / "backends")
+            parts = layout.create(self._folder)
+        repository = self._folder.link("repository", self.repository.resolve())
         self._process = self.log.run(
-            [str(parts.binary), *self._arguments(parts.backends)],
+            [str(parts.binary), *self._arguments(repository, parts.backends)],
+            called={str(repository): str(self.repository)},
             env=parts.environment,
             stdin=subprocess.DEVNULL,
             # Its own group: Ctrl-C on the terminal reaches only the parent, which stops it.
             start_new_session=True,
-            preexec_fn=_prepare_child(),  # system calls, no locks
+            preexec_fn=child.prepare(),  # system calls, no locks
         )
         regions = f"{SHARED_MEMORY}/{self.shared_memory_prefix}*"
-        self._guard = guard.start(self._process.pid, Path(self._folder.name), regions)
+        self._guard = guard.start(self._process.pid, self._folder.path, regions)
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Returns when a real request is answered; raises with the log's errors otherwise."""
+        """Returns when a real request is answered; raises with the log's errors otherwise.
+
+        Not only a server that ended is given up: one with a model that does not load would still
+        load the others, and one whose Python process died before it said anything would wait for
+        it for ever (Triton 2.51).
+        """
         deadline = time.monotonic() + timeout_s
+        look, dead = time.monotonic(), set[int]()
         while problem := self.problem(self.http_url):
-            if self._running().poll() is not None:
+            if self._running().poll() is not None or self._gave_up():
                 raise TextPipelineError(f"the server did not start: {self.log.errors()}")
             if probe.is_final(problem):
                 raise TextPipelineError(f"the server broke down at its start: {problem}")
@@ -152,6 +154,13 @@ class EmbeddedServer:
                 raise TextPipelineError(
                     f"the server answered no request within {timeout_s:.0f} s: {self.log.errors()}"
                 )
+            if time.monotonic() > look:
+                before, dead = dead, child.dead_children(self.pid)
+                if before & dead:  # Triton asks at once about those whose end it has noticed
+                    raise TextPipelineError(
+                        f"a Python process of the server's ended: {self.log.last_words()}"
+                    )
+                look = time.monotonic() + _CHILDREN_INTERVAL_S
             time.sleep(0.1)
 
     def watch(self, interval_s: float = WATCH_INTERVAL_S) -> NoReturn:
@@ -187,11 +196,15 @@ class EmbeddedServer:
             self._guard = None
         for region in SHARED_MEMORY.glob(f"{self.shared_memory_prefix}*"):
             region.unlink(missing_ok=True)
-        self._folder.cleanup()
+        self._folder.remove()
 
     def _url(self, port: int) -> str:
-        # 0.0.0.0 is every address of this machine, and this is the one that needs no network.
-        return f"{'127.0.0.1' if self.host == '0.0.0.0' else self.host}:{port}"
+        return addresses.joined(addresses.from_this_machine(self.address), port)
+
+    def _gave_up(self) -> bool:
+        """Whether the server will end because a model does not load."""
+        goes_on = any(argument.startswith("--exit-on-error") for argument in self.extra_arguments)
+        return not goes_on and self.log.has_failed_load()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -205,19 +218,19 @@ class EmbeddedServer:
             return []
         return ["--rate-limit=execution_count", f"--rate-limit-resource={TURN}:{turns}"]
 
-    def _arguments(self, backends: Path) -> list[str]:
+    def _arguments(self, repository: Path, backends: Path) -> list[str]:
         return [
-            f"--model-repository={self.repository.resolve()}",
+            f"--model-repository={repository}",
             f"--model-config-name={self.model_config_name}",
             "--disable-auto-complete-config",
             f"--backend-directory={backends}",
             f"--backend-config=python,shm-region-prefix-name={self.shared_memory_prefix}",
-            f"--http-address={self.host}",
-            f"--http-port={self.http_port}",
-            f"--grpc-address={self.host}",
-            f"--grpc-port={self.grpc_port}",
-            f"--metrics-address={self.host}",
-            f"--metrics-port={self.metrics_port}",
+            *ports.arguments(
+                self.address,
+                http=self.http_port,
+                grpc=self.grpc_port,
+                metrics=self.metrics_port,
+            ),
             # Percentiles; Triton has latency histograms for decoupled models only.
             "--metrics-config=summary_latencies=true",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
@@ -225,25 +238,3 @@ class EmbeddedServer:
             *self._turns(),
             *self.extra_arguments,
         ]
-
-
-def _prepare_child() -> Callable[[], None]:
-    """A call for the child: higher limits, and SIGTERM when the parent is gone."""
-    libc = ctypes.CDLL(None)
-    limits = {
-        resource.RLIMIT_STACK: _limit(resource.RLIMIT_STACK, _STACK_BYTES),
-        resource.RLIMIT_NOFILE: _limit(resource.RLIMIT_NOFILE, _OPEN_FILES),
-    }
-
-    def prepare() -> None:
-        for name, limit in limits.items():
-            resource.setrlimit(name, limit)
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-    return prepare
-
-
-def _limit(name: int, wanted: int) -> tuple[int, int]:
-    """What a process may set without being root: `wanted` or as much as it may, and that."""
-    _, most = resource.getrlimit(name)
-    return (wanted if most == resource.RLIM_INFINITY else min(wanted, most)), most

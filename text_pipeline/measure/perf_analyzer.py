@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from text_pipeline import proxies
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure.measurement import Measurement
 from text_pipeline.measure.statistics import ModelStatistics, ServerStatistics
@@ -101,12 +102,9 @@ def run(
     Raises TextPipelineError with perf_analyzer's own words when the server is not there, does not
     serve the model or rejects a text. `commands` gets the command line.
     """
-    arguments = [
-        *PROTOCOLS[protocol], "-m", ENSEMBLE,
-        "-u", server.http_url if protocol.startswith("http") else server.grpc_url,
-        *load.arguments(),
-    ]  # fmt: skip
-    return _run(arguments, [{"text": [text]} for text in texts], commands, server)
+    url = server.http_url if protocol.startswith("http") else server.grpc_url
+    arguments = [*PROTOCOLS[protocol], "-m", ENSEMBLE, *load.arguments()]
+    return _run(url, arguments, [{"text": [text]} for text in texts], commands, server)
 
 
 def run_endpoint(
@@ -115,15 +113,19 @@ def run_endpoint(
     """Posts JSON `payloads` to `path` of any HTTP server at `url` (host:port)."""
     arguments = [
         "--service-kind", "openai", "-i", "http", "--async", "--endpoint", path, "-m", "any",
-        "-u", url, *load.arguments(),
+        *load.arguments(),
     ]  # fmt: skip
-    return _run(arguments, [{"payload": [payload]} for payload in payloads], commands, None)
+    return _run(url, arguments, [{"payload": [payload]} for payload in payloads], commands, None)
 
 
 def _run(
-    arguments: list[str], data: list[dict], commands: list[str] | None, server: Server | None
+    url: str,
+    arguments: list[str],
+    data: list[dict],
+    commands: list[str] | None,
+    server: Server | None,
 ) -> Run:
-    arguments += ["--input-data", "data.json", "--profile-export-file", "requests.json"]
+    arguments += ["-u", url, "--input-data", "data.json", "--profile-export-file", "requests.json"]
     if commands is not None:
         commands.append(shlex.join(["perf_analyzer", *arguments]))
     for _ in range(ATTEMPTS):
@@ -131,7 +133,7 @@ def _run(
             folder = Path(name)
             (folder / "data.json").write_text(json.dumps({"data": data}), encoding="utf-8")
             before = ServerStatistics.read(server.grpc_url) if server else None
-            if not _finishes(arguments, folder, server):
+            if not _finishes(url, arguments, folder, server):
                 continue
             requests = Measurement.read(folder / "requests.json")
             if server is None or before is None:
@@ -142,15 +144,19 @@ def _run(
     )
 
 
-def _finishes(arguments: Sequence[str], folder: Path, server: Server | None) -> bool:
+def _finishes(url: str, arguments: Sequence[str], folder: Path, server: Server | None) -> bool:
     """Runs perf_analyzer once; False when it stalls.
 
     perf_analyzer 2.60 does so now and then with --request-count (twice in about 100 runs): the
     server has answered everything, and it goes on waiting.
     """
-    with _command(folder) as command, (folder / "output").open("w+") as output:
+    with _command(folder, url) as command, (folder / "output").open("w+") as output:
         process = subprocess.Popen(
-            [*command, *arguments], cwd=folder, stdout=output, stderr=subprocess.STDOUT
+            [*command, *arguments],
+            cwd=folder,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=proxies.environment(url),
         )
         try:
             code = _wait(process, server)
@@ -185,7 +191,7 @@ def _problem(printed: str) -> str:
 
 
 @contextmanager
-def _command(folder: Path) -> Iterator[list[str]]:
+def _command(folder: Path, url: str) -> Iterator[list[str]]:
     """The command that runs perf_analyzer in `folder`; a container ends with the block."""
     if native := _native():
         yield [str(native)]
@@ -193,10 +199,13 @@ def _command(folder: Path) -> Iterator[list[str]]:
     image = _image()
     name = f"perf-analyzer-{uuid.uuid4().hex[:12]}"
     user = f"{os.getuid()}:{os.getgid()}"
+    # Docker's own settings may give every container proxies.
+    no_proxies = [f"--env={name}=" for name in proxies.VARIABLES if proxies.are_bypassed(url)]
     try:
         yield [
             "docker", "run", "--rm", "--name", name, "--network", "host", "--ipc", "host",
-            "--user", user, "--volume", f"{folder}:{folder}", "--workdir", str(folder), image,
+            *no_proxies, "--user", user, "--volume", f"{folder}:{folder}",
+            "--workdir", str(folder), image,
         ]  # fmt: skip
     finally:
         # Of a run that was cut short: the client's end does not end its container.

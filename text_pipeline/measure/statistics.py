@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from tritonclient.grpc import InferenceServerClient, service_pb2
 from tritonclient.utils import InferenceServerException
 
+from text_pipeline import proxies
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository import CLASSIFIER, ENSEMBLE, TOKENIZER
 
@@ -49,7 +50,7 @@ class ServerStatistics:
     def read(cls, url: str) -> "ServerStatistics":
         """Asks the server whose gRPC endpoint is `url`."""
         try:
-            with InferenceServerClient(url) as client:
+            with InferenceServerClient(url, channel_args=proxies.grpc_options(url)) as client:
                 answer = client.get_inference_statistics()
         except InferenceServerException as error:
             raise TextPipelineError(f"the server at {url} gives no statistics: {error}") from None

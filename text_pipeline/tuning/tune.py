@@ -4,12 +4,12 @@ import re
 import shutil
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from text_pipeline import configuration
 from text_pipeline.configuration import Settings
+from text_pipeline.embedded import probe
 from text_pipeline.embedded.cores import usable_cores
 from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.measure import perf_analyzer
@@ -106,8 +106,8 @@ def _trial(
 
 def leaves_memory(server: EmbeddedServer) -> bool:
     """Whether every GPU that the server's metrics show has FREE_GPU_MEMORY left."""
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as answer:
-        return memory_is_free(answer.read().decode())
+    _, metrics = probe.request(server.metrics_url, probe.TIMEOUT_S, "GET", "/metrics")
+    return memory_is_free(metrics)
 
 
 def memory_is_free(metrics: str) -> bool:
