@@ -12,7 +12,7 @@ from tests.conftest import Server
 
 ENSEMBLE_PATH = "/v2/models/text_pipeline_ensemble"
 REFUSED = {"400", "INVALID_ARGUMENT"}
-# Triton 2.51 calls JSON that it cannot read its own error; later ones do not.
+# Triton 2.51 calls JSON that it cannot read its own error; later ones may not.
 UNREADABLE = REFUSED | {"500"}
 _NO_LIMIT = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 

@@ -11,16 +11,29 @@ from tests.conftest import Server
 from tests.integration import raw
 from tests.integration.protocols import PROTOCOLS, infer
 
-JSON_REQUESTS = {
+# What Triton 2.51 may call its own error.
+UNREADABLE_JSON = {
     "nothing": (b"", "infer"),
     "no JSON": (b"hello", "infer"),
     "no object": (b"[]", "infer"),
-    "no inputs": (b"{}", "infer"),
-    "no text": (b"{}", "generate"),
     "cut": (raw.json_body(["a"])[:-5], "infer"),
     "lone surrogate": (b'{"text": "a\\ud800b"}', "generate"),
-    "number for a text": (raw.json_body([1]), "infer"),
-    "null for a text": (b'{"text": null}', "generate"),
+    "10,000 deep": (b"[" * 10_000 + b"]" * 10_000, "infer"),
+    "100,000 deep": (b"[" * 100_000, "infer"),
+    **{
+        f"{json.dumps(value)} for a {name}, {verb}": (body, verb)
+        for value in (7, 1.5, True, None, {"a": "b"})
+        for name, verb, body in (
+            ("text", "generate", json.dumps({"text": value}).encode()),
+            ("text_pair", "generate", json.dumps({"text": "a", "text_pair": value}).encode()),
+            ("text", "infer", raw.json_body([value])),
+        )
+    },
+}
+JSON_REQUESTS = {
+    "no inputs": (b"{}", "infer"),
+    "no text": (b"{}", "generate"),
+    "null for a parameter": (b'{"text": "a", "max_tokens": null}', "generate"),
     "negative shape": (raw.json_body(["a"], [-1, 1]), "infer"),
     "shape of more texts": (raw.json_body(["a"], [3, 1]), "infer"),
     "shape of fewer texts": (raw.json_body(["a", "b"], [1, 1]), "infer"),
@@ -28,8 +41,6 @@ JSON_REQUESTS = {
     "unknown type": (raw.json_body(["a"], datatype="TEXT"), "infer"),
     "numbers' type": (raw.json_body(["a"], datatype="INT64"), "infer"),
     "unknown name": (raw.json_body(["a"], name="texts"), "infer"),
-    "10,000 deep": (b"[" * 10_000 + b"]" * 10_000, "infer"),
-    "100,000 deep": (b"[" * 100_000, "infer"),
 }
 # Bytes of a tensor [2, 1] that are not two texts.
 BINARY_DATA = {
@@ -56,10 +67,17 @@ def answers_afterwards(server: Server) -> Iterator[None]:
     assert infer(server, "grpc", ["still there?"])["labels"].shape[0] == 1
 
 
+@pytest.mark.parametrize(("body", "verb"), UNREADABLE_JSON.values(), ids=UNREADABLE_JSON.keys())
+def test_json_that_holds_no_texts_is_refused(server: Server, body: bytes, verb: str) -> None:
+    status, answer = raw.post(server, body, verb)
+    assert status in raw.UNREADABLE
+    assert json.loads(answer)["error"]
+
+
 @pytest.mark.parametrize(("body", "verb"), JSON_REQUESTS.values(), ids=JSON_REQUESTS.keys())
 def test_json_is_refused(server: Server, body: bytes, verb: str) -> None:
     status, answer = raw.post(server, body, verb)
-    assert status in raw.UNREADABLE
+    assert status in raw.REFUSED
     assert json.loads(answer)["error"]
 
 

@@ -189,15 +189,26 @@ def test_a_broken_version_leaves_the_one_in_use(reloading, versions) -> None:
     until(lambda: answer(server) == expected[1], "version 2")
 
 
-@pytest.mark.parametrize("path", ["/v2/repository/index", "/v2/repository/models/x/load"])
-def test_who_has_no_key_may_not_load_models(server: Server, path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v2/repository/index",
+        "/v2/repository/models/x/load",
+        "/v2/logging",
+        "/v2/trace/setting",
+        "/v2/models/text_tokenizer/trace/setting",
+    ],
+)
+def test_who_has_no_key_may_not_load_models_nor_change_log_and_traces(
+    server: Server, path: str
+) -> None:
     connection = http.client.HTTPConnection(server.http_url, timeout=10)
     connection.request("POST", path, "{}", {control.KEY_HEADER: "guessed"})
     assert connection.getresponse().status == http.HTTPStatus.FORBIDDEN
     connection.close()
 
 
-def test_who_has_no_key_may_not_touch_memory(server: Server) -> None:
+def test_who_has_no_key_may_not_touch_memory_log_and_traces(server: Server) -> None:
     connection = http.client.HTTPConnection(server.http_url, timeout=10)
     connection.request("GET", "/v2/systemsharedmemory/status")
     assert connection.getresponse().status == http.HTTPStatus.FORBIDDEN
@@ -207,6 +218,8 @@ def test_who_has_no_key_may_not_touch_memory(server: Server) -> None:
         for call, request in (
             (stub.SystemSharedMemoryStatus, service_pb2.SystemSharedMemoryStatusRequest()),
             (stub.RepositoryIndex, service_pb2.RepositoryIndexRequest()),
+            (stub.LogSettings, service_pb2.LogSettingsRequest()),
+            (stub.TraceSetting, service_pb2.TraceSettingRequest()),
         ):
             with pytest.raises(grpc.RpcError) as refused:
                 call(request, timeout=10)

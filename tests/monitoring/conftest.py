@@ -10,6 +10,7 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from tests.conftest import REPOSITORY, Server
+from tests.integration import raw
 from tests.integration.protocols import infer
 from tests.monitoring.collector import Collector, collecting
 from tests.monitoring.prometheus import Prometheus, running
@@ -67,7 +68,10 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
         EmbeddedServer(
             REPOSITORY,
             log_path=log,
-            extra_arguments=tracing.arguments(f"http://{traces.address}/v1/traces", 1),
+            extra_arguments=[
+                *tracing.arguments(f"http://{traces.address}/v1/traces", 1),
+                "--log-verbose=9",  # no level has a text in it
+            ],
         ) as server,
         running(folder, [server.metrics_url, gpu.address], history()) as prometheus,
     ):
@@ -87,6 +91,10 @@ def load(server: EmbeddedServer) -> None:
             time.sleep(2.5)
     for parameters in ({"max_tokens": 8}, {}):
         infer(urls, "grpc", [SECRET, "word " * 20], parameters=parameters)
+    for protocol in ("http-json", "http-binary"):
+        infer(urls, protocol, [SECRET])
+    raw.post(urls, raw.json_body([SECRET])[:-1])
+    raw.post(urls, raw.json_body([[SECRET, 1]]))
     assert ensemble_problem(server.http_url) is None
     infer(urls, "grpc", ["A text."], model=EMBEDDING_ENSEMBLE, outputs=["embedding"])
     for texts, parameters in (

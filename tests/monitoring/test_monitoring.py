@@ -218,5 +218,6 @@ def test_a_refused_request_is_one_line_of_log_and_no_text(monitored: Monitored) 
         "reason=too_long request_id=-",
         "reason=utf8 request_id=-",
     ]
+    assert "Starting Python backend stub" in log, "the log is verbose"
     assert SECRET not in log
     assert not any(SECRET.encode() in body for body in monitored.traces.received)

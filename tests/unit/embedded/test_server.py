@@ -20,6 +20,7 @@ from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import InferenceServerException
 
 from tests.unit.embedded import ragged_model
+from text_pipeline.embedded import ports, probe
 from text_pipeline.embedded.log import ServerLog
 from text_pipeline.embedded.server import SHARED_MEMORY, EmbeddedServer
 from text_pipeline.errors import TextPipelineError
@@ -33,6 +34,14 @@ def model_problem(http_url: str) -> str | None:
             return None if client.is_model_ready(ragged_model.NAME) else "not ready"
         except OSError as error:
             return str(error)
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has the address ::1."""
+    try:
+        return bool(ports.free_ports(1, "::1"))
+    except OSError:
+        return False
 
 
 def make_server(repository: Path, **options) -> EmbeddedServer:
@@ -164,6 +173,32 @@ def test_a_broken_graph_is_named_in_the_error(tmp_path: Path) -> None:
     message = start_failure(repository)
     assert ragged_model.NAME in message
     assert "model.onnx" in message
+
+
+def test_a_python_process_that_dies_at_once_ends_the_start_with_its_last_words(
+    tmp_path: Path,
+) -> None:
+    repository = ragged_model.write(tmp_path, ragged_model.config())
+    stub = repository / ragged_model.NAME / "triton_python_backend_stub"
+    stub.write_text("#!/bin/sh\necho libmissing.so: cannot open shared object file\nexit 1\n")
+    stub.chmod(0o755)
+    message = start_failure(repository)
+    assert message.startswith("a Python process of the server's ended: libmissing.so: cannot open")
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="needs the address ::1")
+@pytest.mark.parametrize("host", ["::1", "[::]"])
+def test_a_server_listens_on_ipv6_and_writes_its_addresses_in_brackets(
+    tmp_path: Path, host: str
+) -> None:
+    repository = ragged_model.write(tmp_path, ragged_model.config())
+    with make_server(repository, host=host) as server:
+        assert server.http_url == f"[::1]:{server.http_port}"
+        with triton.InferenceServerClient(server.grpc_url) as client:
+            assert infer(client, np.ones((1, 3))).as_numpy("total").item() == 3
+        status, _ = probe.request(server.metrics_url, 10, "GET", "/metrics")
+        assert status == 200
+        assert "on ::1 (--http-port)" in str(ports.problem({"http": server.http_port}, "::1"))
 
 
 def test_an_output_the_graph_does_not_have_is_named(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """When a server that was ready is given up."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,14 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 class Scripted(EmbeddedServer):
     """A process that is no Triton, and what its probes find one after the other."""
 
-    def __init__(self, command: list[str], findings: list[str | None]) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        findings: Iterable[str | None],
+        log_path: Path | None = None,
+    ) -> None:
         self.findings = iter(findings)
-        super().__init__(Path("unused"), problem=lambda _: next(self.findings))
+        super().__init__(Path("unused"), problem=lambda _: next(self.findings), log_path=log_path)
         self._process = self.log.run(command, start_new_session=True)
 
 
@@ -57,6 +63,19 @@ def test_a_server_that_ends_is_named_with_its_code(watched: list) -> None:
     watched.append(server)
     with pytest.raises(TextPipelineError, match=r"ended with code 7: out of luck"):
         server.watch(interval_s=30)
+
+
+@pytest.mark.parametrize("log_path", [None, STDOUT])
+def test_a_start_ends_when_the_log_says_that_a_model_does_not_load(
+    watched: list, log_path: Path | None
+) -> None:
+    """Triton goes on loading the others; the user learns of it now."""
+    line = "E1130 05:30:36.4 69 model_lifecycle.cc:642] \"failed to load 'x' version 1: no graph\""
+    command = [sys.executable, "-c", f"import time; print({line!r}, flush=True); time.sleep(60)"]
+    server = Scripted(command, repeat("no server"), log_path)
+    watched.append(server)
+    with pytest.raises(TextPipelineError, match=r"did not start: failed to load 'x' version 1: no"):
+        server.wait_ready(timeout_s=30)
 
 
 def test_a_log_on_standard_output_is_passed_on_and_searched(
