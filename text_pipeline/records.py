@@ -1,36 +1,44 @@
 """Texts in files: one a line or JSON lines in, JSON lines out; streams, however long."""
 
-import json
+import codecs
 import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from text_pipeline import contents, json_lines
 from text_pipeline.chunks import Text
 from text_pipeline.client import Classification, PipelineClient
 from text_pipeline.errors import TextPipelineError
-
-STANDARD_STREAM = "-"
-
-Record = dict[str, Any]
+from text_pipeline.json_lines import Record
 
 
 class RecordFile:
     """The records of a file, each with a `text` and perhaps a `text_pair`.
 
     In the format `lines` every line is a text, blank ones too, so that line n of the output belongs
-    to line n of the input. In `jsonl` every line is an object whose other fields are kept.
+    to line n of the input. In `jsonl` every line is blank or an object whose other fields are kept.
     """
 
-    def __init__(self, path: str, file_format: str | None = None) -> None:
-        """`path` may be "-" for standard input; the format follows from the name's ending."""
+    def __init__(
+        self, path: str, file_format: str | None = None, *, format_option: str | None = None
+    ) -> None:
+        """`path` may be "-" for standard input; without a format, content and name tell it.
+
+        `format_option` is what the user can say to have every line taken as a text.
+        """
         self.path = path
-        is_jsonl = path.endswith((".jsonl", ".ndjson"))
-        self.format = file_format or ("jsonl" if is_jsonl else "lines")
+        self.format = file_format
         self.bytes_read = 0
+        self.line = 0
+        """The number of the line of the last record."""
+        is_guessed = file_format is None and not contents.has_json_name(path)
+        is_open = is_guessed and format_option is not None
+        self._way_out = f"; if every line is a text: {format_option}" if is_open else ""
 
     @property
     def size(self) -> int | None:
@@ -40,24 +48,49 @@ class RecordFile:
 
     def __iter__(self) -> Iterator[Record]:
         """Yields records; raises TextPipelineError with the line's number for a bad one."""
-        parse = _parse_object if self.format == "jsonl" else _parse_line
         with self._open() as file:
-            for number, line in enumerate(file, start=1):
+            head = _head(file)
+            try:
+                found = contents.format_of(self.path, b"".join(head), self.format)
+            except TextPipelineError as error:
+                raise TextPipelineError(f"{error}{self._way_out}") from None
+            if head and not head[-1].endswith(b"\n"):
+                head[-1] += file.readline()  # the rest of a long line
+            for self.line, line in enumerate(chain(head, file), start=1):
                 self.bytes_read += len(line)
-                try:
-                    record = parse(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-                except UnicodeDecodeError as error:
-                    raise TextPipelineError(
-                        f"{self.path} line {number}: not UTF-8 at byte {error.start} "
-                        f"(0x{error.object[error.start]:02x})"
-                    ) from None
-                except ValueError as error:
-                    raise TextPipelineError(f"{self.path} line {number}: {error}") from None
-                yield record
+                text = self._decoded(line)
+                if found == contents.LINES or text.strip(json_lines.BLANKS):
+                    yield self._record(text, found)
+
+    def _decoded(self, line: bytes) -> str:
+        try:
+            return line.decode("utf-8-sig" if self.line == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise TextPipelineError(
+                f"{self.where}: not UTF-8 at byte {error.start} (0x{line[error.start]:02x})"
+            ) from None
+
+    def _record(self, text: str, found: str) -> Record:
+        if found == contents.JSON_LINES:
+            try:
+                return json_lines.parse(text)
+            except ValueError as error:
+                raise TextPipelineError(f"{self.where}: {error}{self._way_out}") from None
+        if "\0" in text and self.format is None:
+            raise TextPipelineError(
+                f"{self.where}: a NUL byte, as in UTF-16 and in files that are no text: expected "
+                f"text in UTF-8, or JSON lines, where \\u0000 is one{self._way_out}"
+            )
+        return {"text": text.removesuffix("\n").removesuffix("\r")}
+
+    @property
+    def where(self) -> str:
+        """The file and the line of the last record, for messages."""
+        return f"{contents.shown(self.path)} line {self.line}"
 
     @contextmanager
     def _open(self) -> Iterator[BinaryIO]:
-        if self.path == STANDARD_STREAM:
+        if self.path == contents.STANDARD_STREAM:
             yield sys.stdin.buffer
             return
         try:
@@ -114,12 +147,7 @@ def answered(record: Record, answer: Classification) -> Record:
 
 def write(record: Record, file: BinaryIO) -> None:
     """Writes one JSON line, in UTF-8 whatever the locale."""
-    try:
-        line = json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        # A lone surrogate in another field than the text; only a \\u escape can carry it.
-        line = json.dumps(record).encode()
-    file.write(line + b"\n")
+    file.write(json_lines.dump(record))
     # Whoever reads a pipe sees every answer when it comes.
     file.flush()
 
@@ -162,21 +190,13 @@ def _errors_of(path: Path) -> Iterator[None]:
         raise TextPipelineError(f"{path}: {error.strerror}") from error
 
 
-def _parse_line(line: str) -> Record:
-    return {"text": line.removesuffix("\n").removesuffix("\r")}
-
-
-def _parse_object(line: str) -> Record:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON ({error.msg} at column {error.colno})") from None
-    except RecursionError:
-        raise ValueError("JSON nested too deeply") from None
-    if not isinstance(record, dict):
-        raise ValueError(f"expected an object with a field text, got {type(record).__name__}")
-    for field in ("text", "text_pair"):
-        value = record.get(field)
-        if not isinstance(value, str) and (field == "text" or value is not None):
-            raise ValueError(f"field {field}: expected a string, got {value!r:.40}")
-    return record
+def _head(file: BinaryIO) -> list[bytes]:
+    """The lines to the first that is not blank; of long ones the beginning."""
+    lines: list[bytes] = []
+    left = contents.HEAD_BYTES
+    while line := file.readline(left):
+        lines.append(line)
+        left -= len(line)
+        if line.removeprefix(codecs.BOM_UTF8).strip() or not left:
+            break
+    return lines

@@ -205,15 +205,16 @@ def test_the_version_in_use_answers_as_the_ensemble_does(served) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"text": "a", "label": "x"}', "line 2: field label: expected one of the model's labels"),
-        (b'{"text": "a"}', "line 2: field label: expected one of the model's labels"),
-        (b'{"label": "calm"}', "line 2: field text: expected a string, got None"),
-        (b'{"text": "\xff"}', "line 2: not UTF-8 at byte 10 (0xff)"),
+        (b'{"text": "a", "label": "x"}', "line 4: field label: expected one of the model's labels"),
+        (b'{"text": "a"}', "line 4: field label: expected one of the model's labels"),
+        (b'{"label": "calm"}', "line 4: field text: expected a string, got None"),
+        (b'{"text": "\xff"}', "line 4: not UTF-8 at byte 10 (0xff)"),
     ],
 )
 def test_a_bad_line_is_named(served, tmp_path, content: bytes, message: str) -> None:
     data = tmp_path / "data.jsonl"
-    data.write_bytes(b'{"text": "fine", "label": "calm"}\n' + content)
+    # A blank line counts as a line.
+    data.write_bytes(b'\n{"text": "fine", "label": "calm"}\n\n' + content)
     output = tmp_path / "report"
     done = run("--data", data, "--url", served.grpc_url, "--version", "1", "--output", output)
     assert done.exit_code == 1

@@ -16,8 +16,10 @@ from typing import Any
 import grpc
 import psutil
 import pytest
+from click.testing import CliRunner
 
 from tests.unit.stand_in import StandIn, serving
+from text_pipeline.cli import commands
 from text_pipeline.embedded.ports import free_ports
 
 COMMAND = [sys.executable, "-c", "from text_pipeline.cli import main; main()", "classify"]
@@ -157,6 +159,28 @@ def test_failed_run_leaves_the_output_alone(stand_in: StandIn, tmp_path: Path) -
     assert (done.returncode, done.stderr) == (4, b"error: text 10: 9 tokens\n")
     assert output.read_text() == "before"
     assert list(tmp_path.iterdir()) == [output]
+
+
+@pytest.mark.parametrize(
+    ("command", "way_out"),
+    [
+        (["classify", "--input"], True),
+        (["embed", "--output", "e.npy", "--input"], True),
+        (["export", "--model", "default", "--texts"], False),
+        (["tune", "--p99-ms", "9", "--workload"], False),
+    ],
+)
+def test_every_command_refuses_what_is_no_file_of_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], way_out: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("texts").write_text("label,text\n1,a\n")
+    done = CliRunner().invoke(commands, [*command, "texts"])
+    assert done.exit_code == 1
+    (line,) = done.output.splitlines()
+    assert line.startswith("error: texts: looks like CSV, expected JSON lines or a text in each")
+    assert line.endswith("; if every line is a text: --format lines") == way_out
+    assert [path.name for path in tmp_path.iterdir()] == ["texts"]
 
 
 def test_unreachable_server_is_one_line_and_an_exit_code() -> None:

@@ -67,7 +67,8 @@ def _takes_texts(command: Callable[..., None]) -> Callable[..., None]:
             "--format",
             type=click.Choice(["lines", "jsonl"]),
             help="One text a line (blank lines are texts, too) or JSON lines with a field text and "
-            "perhaps text_pair. Default: by the file's name (.jsonl, .ndjson).",
+            "perhaps text_pair. Default: JSON lines if the name says so (.jsonl, .ndjson, .json) "
+            "or the first line is an object.",
         ),
         click.option("--url", default="127.0.0.1:8001", help="The server's gRPC endpoint."),
         _asks_server,
@@ -87,7 +88,7 @@ def _given(
         raise click.UsageError(
             f'give either texts or --input, for example: text-pipeline {name} "Profits fell"'
         )
-    source = RecordFile(input, format) if input else None
+    source = RecordFile(input, format, format_option="--format lines") if input else None
     return source, source if source is not None else ({"text": text} for text in texts)
 
 

@@ -40,6 +40,8 @@ class Evaluation:
     """The file's name."""
     head: Head
     task: Task
+    lines: Sequence[int]
+    """The line in the data that each target is on."""
     targets: Sequence[Any]
     models: Sequence[Evaluated]
     comparison: Comparison | None
@@ -74,11 +76,12 @@ def evaluate(
     versions = [client.version_asked() for client in clients]
     heads = [client.head() for client in clients]
     task = task_of(heads)
+    lines: list[int] = []
     targets: list[Any] = []
     answers: list[list[Any]] = [[] for _ in clients]
     cut = [0] * len(clients)
     with ExitStack() as stack:
-        copies = tee(_labelled(source, task, targets), len(clients))
+        copies = tee(_labelled(source, task, lines, targets), len(clients))
         streams = [
             stack.enter_context(closing(client.classify(map(text_of, records), **options)))
             for client, records in zip(clients, copies, strict=True)
@@ -96,18 +99,20 @@ def evaluate(
         )
         for n, client in enumerate(clients)
     ]
-    return Evaluation(
-        source.path, heads[0], task, targets, models, compare(*scores) if len(models) > 1 else None
-    )
+    comparison = compare(*scores) if len(models) > 1 else None
+    return Evaluation(source.path, heads[0], task, lines, targets, models, comparison)
 
 
-def _labelled(source: RecordFile, task: Task, targets: list[Any]) -> Iterator[Record]:
-    """Passes the records on; the targets of those that were read are added to `targets`."""
-    for number, record in enumerate(source, start=1):
+def _labelled(
+    source: RecordFile, task: Task, lines: list[int], targets: list[Any]
+) -> Iterator[Record]:
+    """Passes the records on; those that were read are noted in `lines` and `targets`."""
+    for record in source:
         try:
             targets.append(task.target(record.get("label")))
         except ValueError as error:
-            raise TextPipelineError(f"{source.path} line {number}: {error}") from None
+            raise TextPipelineError(f"{source.where}: {error}") from None
+        lines.append(source.line)
         yield record
 
 

@@ -102,6 +102,6 @@ def _content(evaluation: Evaluation) -> dict[str, Any]:
 def _answer_lines(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
     """The line's number in the data and every model's answer: what to look up in the data."""
     rows = zip(*(model.answers for model in evaluation.models), strict=True)
-    for number, row in enumerate(rows, start=1):
+    for number, row in zip(evaluation.lines, rows, strict=True):
         answers = dict(zip((m.name for m in evaluation.models), row, strict=True))
         yield {"line": number} | {k: evaluation.task.shown(v) for k, v in answers.items()}
