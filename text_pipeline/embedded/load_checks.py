@@ -79,7 +79,7 @@ def check(config: Mapping[str, Any], graph: Signature) -> None:
     for name, tensor in [*graph.inputs.items(), *graph.defaults.items(), *graph.outputs.items()]:
         if not tensor.type.startswith("tensor("):
             raise ConfigurationError(f"{name}: expected a tensor in the graph, got {tensor.type}")
-    inputs, batch_inputs = config["input"], config.get("batch_input", [])
+    inputs, batch_inputs = config.get("input", []), config.get("batch_input", [])
     required = [tensor["name"] for tensor in inputs if not tensor.get("optional")]
     # The C++ backend counts; names are more help.
     targets = [name for batch_input in batch_inputs for name in batch_input["target_name"]]
@@ -96,7 +96,7 @@ def check(config: Mapping[str, Any], graph: Signature) -> None:
     for batch_input in batch_inputs:
         for name in batch_input["target_name"]:
             _find("input", name, batch_input["data_type"], graph.inputs)
-    for tensor in config["output"]:
+    for tensor in config.get("output", []):
         found = _find("output", tensor["name"], tensor["data_type"], graph.outputs)
         _check_dims(f"output {tensor['name']}", tensor, found, batched, exact=True)
 

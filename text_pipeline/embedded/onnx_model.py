@@ -30,8 +30,8 @@ class OnnxModel:
         Raises ConfigurationError when graph, configuration and machine do not fit.
         """
         self.batched = config.get("max_batch_size", 0) > 0
-        self.inputs = {tensor["name"]: tensor for tensor in config["input"]}
-        self.outputs = {tensor["name"]: tensor for tensor in config["output"]}
+        self.inputs = {tensor["name"]: tensor for tensor in config.get("input", [])}
+        self.outputs = {tensor["name"]: tensor for tensor in config.get("output", [])}
         self.batch_inputs = config.get("batch_input", [])
         parameters = Parameters(config)
         self.max_run_elements = parameters.get("max_run_elements")

@@ -69,12 +69,25 @@ def test_next_version_is_the_next_number_and_keeps_edited_configurations(
     model = tiny_models.bert(tmp_path / "model")
     export(model, repository)
     config = repository.path / "text_classifier_onnx" / "config.pbtxt"
-    config.write_text("# mine\n")
+    mine = "# mine\n" + config.read_text()
+    config.write_text(mine)
     assert export(model, repository) == 2
-    assert config.read_text() == "# mine\nversion_policy { specific { versions: [1, 2] } }\n"
+    assert config.read_text() == mine.replace("versions: [1]", "versions: [1, 2]")
     assert (repository.path / "text_tokenizer/2/model.py").is_file()
     with pytest.raises(TextPipelineError, match="version 2 exists"):
         export(model, repository, version=2)
+
+
+def test_a_configuration_that_does_not_fit_is_named_before_anything_is_published(
+    tmp_path: Path, repository: Repository
+) -> None:
+    model = tiny_models.bert(tmp_path / "model")
+    repository.create()
+    config = repository.path / "text_classifier_onnx" / "configs" / "cpu.pbtxt"
+    config.write_text('platform: "onnxruntime_onnx"\nmax_batch_size: 8\n')
+    with pytest.raises(TextPipelineError, match=r"cpu\.pbtxt does not fit the graph: .*input_ids"):
+        export(model, repository)
+    assert repository.versions() == []
 
 
 def test_graph_is_loadable_by_older_runtimes(tmp_path: Path, repository: Repository) -> None:
