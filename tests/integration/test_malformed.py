@@ -13,6 +13,9 @@ from tests.integration.protocols import PROTOCOLS, infer
 
 # What Triton 2.51 may call its own error.
 UNREADABLE_JSON = {
+    "no inputs": (b"{}", "infer"),
+    "negative shape": (raw.json_body(["a"], [-1, 1]), "infer"),
+    "numbers' type": (raw.json_body(["a"], datatype="INT64"), "infer"),
     "nothing": (b"", "infer"),
     "no JSON": (b"hello", "infer"),
     "no object": (b"[]", "infer"),
@@ -31,15 +34,12 @@ UNREADABLE_JSON = {
     },
 }
 JSON_REQUESTS = {
-    "no inputs": (b"{}", "infer"),
     "no text": (b"{}", "generate"),
     "null for a parameter": (b'{"text": "a", "max_tokens": null}', "generate"),
-    "negative shape": (raw.json_body(["a"], [-1, 1]), "infer"),
     "shape of more texts": (raw.json_body(["a"], [3, 1]), "infer"),
     "shape of fewer texts": (raw.json_body(["a", "b"], [1, 1]), "infer"),
     "shape that overflows": (raw.json_body(["a"], [2**62, 4]), "infer"),
     "unknown type": (raw.json_body(["a"], datatype="TEXT"), "infer"),
-    "numbers' type": (raw.json_body(["a"], datatype="INT64"), "infer"),
     "unknown name": (raw.json_body(["a"], name="texts"), "infer"),
 }
 # Bytes of a tensor [2, 1] that are not two texts.
