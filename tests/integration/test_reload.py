@@ -178,7 +178,7 @@ def test_a_broken_version_leaves_the_one_in_use(reloading, versions) -> None:
     try:
         with Load(server, 4) as load:
             with pytest.raises(TextPipelineError, match=r"load.* text_classifier_onnx"):
-                use(3, timeout_s=15)
+                use(3, timeout_s=25)
             assert repository.version_in_use() == 1
         assert load.failures == []
         assert set(load.answers) == {expected[0]}
