@@ -16,12 +16,13 @@ OWN_BACKENDS = Path(__file__).parent / "backends"
 SUPPORTED_PYTHONS = ((3, 10), (3, 12))
 """First and last Python whose stub in the wheel works with the packages that there are for it.
 
-Of all stubs numpy must be below 2: their pybind11 reads numpy 2's item size as 0, so that every byte
-of a STRING input is its first one (a length of 5 becomes 0x05050505), and the stub dies. The stub for
-3.13 has two more faults: it loads a libpython from the wheel, in which `math` and `datetime` are no
-built-in modules as in Debian's, so numpy cannot be imported; with the system's libpython under that
-one's name before it in LD_LIBRARY_PATH it answers. But numpy 1.26 has no wheel for 3.13, only sources
-to compile, and ml_dtypes (for onnx) asks for numpy 2.1 there. scripts/create-venv takes Python 3.11.
+Of all stubs numpy must be below 2: with numpy 2 every byte of a STRING input is the first one (a
+length of 5 becomes 0x05050505), as if their pybind11, older than numpy 2, took its item size for 0;
+the stub dies. The stub for 3.13 loads a libpython from the wheel as well, in which `math` and
+`datetime` are not built in, as they are in Debian's: numpy cannot be imported. With a link of that
+one's name to the system's libpython, first in LD_LIBRARY_PATH, it answers. But numpy 1.26 has no
+wheel for 3.13, only sources to compile, and ml_dtypes, for onnx, asks for numpy 2.1 there.
+So scripts/create-venv gets a Python 3.11.
 """
 
 
