@@ -20,8 +20,8 @@ class Commands(click.Group):
         """Runs the command; with --debug an error comes with its traceback."""
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.Abort, click.exceptions.Exit):
-            raise  # click's own ways to end
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise  # click's own ways to end; a reader that left early ends it without a word
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         except Exception as error:  # noqa: BLE001 - whatever it is, a user gets one line of it
