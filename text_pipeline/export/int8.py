@@ -29,8 +29,7 @@ Runtime took VNNI and AMX from them (its pull request 27671): their kernel for A
 products an instruction than fp32's, a quarter of VNNI's.
 """
 
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,8 +40,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnx_ir.tape import Tape
 
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.export.graph import save
-from text_pipeline.export.session import open_session
+from text_pipeline.export.calibration import Feed, Range, ranges_of
 
 SMOOTHING = 0.85
 """How much of the difficulty goes from activations to weights, 0 to 1.
@@ -68,20 +66,6 @@ Rounded, it is at most 128, and 255 x 128 is below 2^15. Scales grow by a third 
 
 # The lower bound of an activation function's values.
 LOWEST = {"Gelu": -0.17, "BiasGelu": -0.17, "Relu": 0.0}
-
-Feed = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Range:
-    """The smallest, the largest and the mean value of every channel, FP32 [channels].
-
-    Every text has the same weight in the mean: most are short, and most tokens those of long ones.
-    """
-
-    low: np.ndarray
-    high: np.ndarray
-    mean: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -116,7 +100,7 @@ def quantize(model: ir.Model, calibration: Iterable[Feed], folder: Path | None =
         raise TextPipelineError(
             f"--precision int8: no weights of at least {LEAST_ELEMENTS} elements: use fp32"
         )
-    ranges = _ranges(model, list(products), calibration, folder)
+    ranges = ranges_of(model, list(products), calibration, folder)
     for (x, nodes), range_ in zip(products.items(), ranges, strict=True):
         quantized = _quantize_input(model.graph, x, nodes, range_)
         for node in nodes:
@@ -135,34 +119,6 @@ def _is_large_product(node: ir.Node) -> bool:
         return False
     weight = _input(node, 1).const_value
     return weight is not None and len(weight.shape) == 2 and weight.size >= LEAST_ELEMENTS
-
-
-def _ranges(
-    model: ir.Model, values: Sequence[ir.Value], feeds: Iterable[Feed], folder: Path | None
-) -> list[Range]:
-    """The range of each value over all feeds, of a text each."""
-    outputs = len(model.graph.outputs)
-    model.graph.outputs.extend(values)
-    # A file, for no message in memory holds more than 2 GB.
-    with tempfile.TemporaryDirectory(dir=folder) as directory:
-        path = Path(directory) / "calibration.onnx"
-        save(model, path)
-        session = open_session(path)
-    del model.graph.outputs[outputs:]
-    names = [value.name for value in values]
-    lows = [np.array(np.inf, np.float32)] * len(values)
-    highs = [np.array(-np.inf, np.float32)] * len(values)
-    means: list[list[np.ndarray]] = [[] for _ in values]
-    for feed in feeds:
-        for i, found in enumerate(session.run(names, feed)):
-            rows = found.reshape(-1, found.shape[-1])
-            lows[i] = np.minimum(lows[i], rows.min(axis=0))
-            highs[i] = np.maximum(highs[i], rows.max(axis=0))
-            means[i].append(rows.mean(axis=0))
-    return [
-        Range(low, high, np.mean(of_texts, axis=0))
-        for low, high, of_texts in zip(lows, highs, means, strict=True)
-    ]
 
 
 def _quantize_input(
