@@ -68,7 +68,9 @@ def test_an_output_without_a_row_per_item_is_an_error(output: np.ndarray) -> Non
         batching.split(output, [2, 1])
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), min_size=1)
+)
 def test_strings_survive_the_way_to_the_graph_and_back(texts: list[str]) -> None:
     encoded = np.array([text.encode() for text in texts], np.object_).reshape(-1, 1)
     decoded = batching.decode_strings(encoded)
