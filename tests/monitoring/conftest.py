@@ -22,6 +22,8 @@ from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.repository import EMBEDDING_ENSEMBLE
 
 TEXTS = 60
+ANSWERED = TEXTS + 7
+"""With those that `load` sends beside them, one of which gets an embedding and no label."""
 SECRET = "Sesquipedalian"
 """Is in every refused request and may be nowhere in the log."""
 # No GPU here: the series that Triton documents, as it writes them.

@@ -14,7 +14,7 @@ from tritonclient.utils import InferenceServerException
 from deploy.monitoring import dashboard, picture
 from tests.conftest import REPOSITORY, Server
 from tests.integration.protocols import infer
-from tests.monitoring.conftest import SECRET, TEXTS, Monitored
+from tests.monitoring.conftest import ANSWERED, SECRET, Monitored
 from tests.monitoring.prometheus import CONFIGURATION, promtool
 from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.repository import TOKENIZER
@@ -92,15 +92,13 @@ def test_nothing_is_alerted_under_a_small_load(monitored: Monitored) -> None:
 
 
 def test_texts_tokens_and_labels_are_counted_without_health_checks(monitored: Monitored) -> None:
-    texts = TEXTS + 5
     (counted,) = monitored.prometheus.values("sum(text_pipeline_text_tokens_count)")
     (all_below,) = monitored.prometheus.values('text_pipeline_text_tokens_bucket{le="+Inf"}')
     (tokens,) = monitored.prometheus.values("text_pipeline_text_tokens_sum")
     (labels,) = monitored.prometheus.values("sum(text_pipeline_answered_labels_total)")
-    assert counted == all_below == texts
-    assert tokens > 5 * texts
-    # The embedding's text has no label.
-    assert labels == texts - 1
+    assert counted == all_below == ANSWERED
+    assert tokens > 5 * ANSWERED
+    assert labels == ANSWERED - 1
 
 
 def test_buckets_hold_what_their_limits_say(monitored: Monitored) -> None:
@@ -116,7 +114,7 @@ def test_buckets_hold_what_their_limits_say(monitored: Monitored) -> None:
     assert counts == sorted(counts)
     # Two texts of the load were cut to 8 tokens, and no text has more than 512.
     assert buckets[8] >= 1
-    assert buckets[512] == buckets[8192] == TEXTS + 5
+    assert buckets[512] == buckets[8192] == ANSWERED
 
 
 def test_refused_requests_are_counted_by_reason(monitored: Monitored) -> None:
