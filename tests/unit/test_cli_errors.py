@@ -23,7 +23,7 @@ def failing_with(error: Exception, monkeypatch: pytest.MonkeyPatch, *options: st
         (TextPipelineError("what came\nand what to do"), "what came and what to do", 1),
         (ServerUnreachableError("no server"), "no server", 3),
         (OSError(errno.ENOSPC, "No space left", "/a/file"), "/a/file: No space left", 1),
-        (OSError(errno.EPIPE, "Broken pipe"), "BrokenPipeError: [Errno 32] Broken pipe (unex", 1),
+        (OSError(errno.EIO, "I/O error"), "OSError: [Errno 5] I/O error (unexpected", 1),
         (ZeroDivisionError("by zero\nmore"), "ZeroDivisionError: by zero (unexpected: --debug", 1),
         (AssertionError(), "AssertionError (unexpected: --debug shows where", 1),
     ],
