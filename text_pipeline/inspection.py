@@ -14,11 +14,11 @@ from text_pipeline.repository import (
     GRAPH,
     LABELS,
     REPORT,
-    REPORT_FORMAT,
     STEPS,
     TOKENIZER,
     TOKENIZER_CODE,
     Repository,
+    is_current,
     sha256,
 )
 
@@ -110,7 +110,7 @@ def _version(path: Path, number: int, in_use: bool, is_loaded: bool) -> Version:
     labels = _read(classifier / LABELS, str.splitlines, problems) or []
     report = _read(classifier / REPORT, lambda text: dict(json.loads(text)), problems) or {}
     problems += _differences(classifier, code / "tokenizer" / "tokenizer.json", report)
-    if report and report.get("format") != REPORT_FORMAT:
+    if report and not is_current(report):
         problems.append(
             "was exported by another text-pipeline and cannot be loaded: export it again"
         )

@@ -72,7 +72,7 @@ def reporting(places: Sequence[Path]) -> Iterator[None]:
     """Makes one line with advice of the error that a file in one of `places` cannot be written."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # the tokenizers library has no error class for a full disk
         named = _named(error)
         is_elsewhere = named and not any(Path(named).is_relative_to(place) for place in places)
         if (reason := _reason(error)) is None or is_elsewhere:
@@ -94,7 +94,7 @@ def _reason(error: Exception) -> tuple[int, str] | None:
         # NumPy's, which has no number.
         is_part = re.fullmatch(r"\d+ requested and \d+ written", str(error))
         return (errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_part else None
-    # The tokenizers library, in Rust, has no error class for it.
+    # The tokenizers library's, in Rust.
     found = re.fullmatch(r"(.+) \(os error (\d+)\)", str(error))
     return (int(found[2]), found[1]) if found else None
 

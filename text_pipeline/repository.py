@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +78,7 @@ class Repository:
 
     def version_in_use(self) -> int | None:
         """The version the ensembles name; None if they take the latest or disagree."""
-        texts = [path.read_text(encoding="utf-8") for path in self._configurations(ENSEMBLES)]
+        texts = [path.read_text(encoding="utf-8") for path in self.configurations(ENSEMBLES)]
         named = {int(found) for text in texts for found in _STEP_VERSION.findall(text)}
         return named.pop() if len(named) == 1 and min(named) > 0 else None
 
@@ -102,14 +102,14 @@ class Repository:
         labels = self.path / CLASSIFIER / str(version) / LABELS
         if labels.is_file():
             _write(self.path / CLASSIFIER / LABELS, labels.read_text(encoding="utf-8"))
-        for path in self._configurations(STEPS):
+        for path in self.configurations(STEPS):
             rest = _LOADED_VERSIONS.sub("", path.read_text(encoding="utf-8")).rstrip("\n")
             _write(path, f"{rest}\n{version_policy(loaded)}")
 
     def has_current_format(self, version: int) -> bool:
         """Whether a version's graph can be loaded, as far as its report tells."""
         report = self._report(version)
-        return report is None or report.get("format") == REPORT_FORMAT
+        return report is None or is_current(report)
 
     def _report(self, version: int) -> dict[str, Any] | None:
         """A version's export.json; None if there is none that can be read."""
@@ -120,17 +120,18 @@ class Repository:
             return None
 
     def _check_format(self, version: int, name: str) -> None:
-        if not self.has_current_format(version):
-            model = (self._report(version) or {}).get("model", "DIRECTORY")
+        report = self._report(version)
+        if report is not None and not is_current(report):
             raise TextPipelineError(
                 f"version {version} of {name} was exported by another text-pipeline and its graph "
                 "cannot be loaded: export it again, as the next version: "
-                f"`text-pipeline export --model {model} --repository {name}`"
+                f"`text-pipeline export --model {report.get('model', 'DIRECTORY')} "
+                f"--repository {name}`"
             )
 
     def use(self, version: int) -> None:
         """Has the ensembles use a version that `load` named."""
-        for path in self._configurations(ENSEMBLES):
+        for path in self.configurations(ENSEMBLES):
             text = path.read_text(encoding="utf-8")
             _write(path, _STEP_VERSION.sub(str(version), text))
 
@@ -140,7 +141,7 @@ class Repository:
         found = _TURNS.search(path.read_text(encoding="utf-8")) if path.is_file() else None
         return int(found[1]) if found else 0
 
-    def _configurations(self, models: Sequence[str]) -> list[Path]:
+    def configurations(self, models: Sequence[str]) -> list[Path]:
         """The models' config.pbtxt and those for other devices."""
         return [
             path
@@ -251,6 +252,11 @@ class Repository:
 def sha256(path: Path) -> str:
     """Of a file's content, in hexadecimal digits."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def is_current(report: Mapping[str, Any]) -> bool:
+    """Whether the graph beside a REPORT is one that can be loaded."""
+    return report.get("format") == REPORT_FORMAT
 
 
 def version_policy(versions: Sequence[int]) -> str:

@@ -129,7 +129,7 @@ def test_what_was_in_the_way_is_there_again_after_a_failure(
 
 def test_a_version_that_another_export_has_published_meanwhile_stays(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
-    with pytest.raises(TextPipelineError, match=r"version 1 exists in"):  # noqa: SIM117
+    with pytest.raises(TextPipelineError, match=r"version 1 exists in"):  # noqa: SIM117 - publishing raises
         with repository.publish(1) as staged:
             (staged.classifier / "model.onnx").write_text("late")
             fill(repository, 1, "first")

@@ -32,7 +32,7 @@ def port(name: str) -> Decorator:
 def server_url(endpoint: str, *names: str, **options: Any) -> Decorator:
     """`host:port` of a running server's endpoint, "gRPC", "HTTP" or "metrics"; --url by default."""
 
-    def check(context: click.Context, option: click.Parameter, given: Any) -> Any:  # noqa: ARG001
+    def check(context: click.Context, option: click.Parameter, given: Any) -> Any:  # noqa: ARG001 - a click callback
         for url in [given] if isinstance(given, str) else given or ():
             addresses.split(url, endpoint)
         return given

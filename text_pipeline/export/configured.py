@@ -1,6 +1,5 @@
 """Whether a graph fits a repository's configurations, known before it is published."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import onnxruntime
@@ -9,7 +8,7 @@ from google.protobuf import json_format
 from text_pipeline import configuration
 from text_pipeline.embedded import load_checks
 from text_pipeline.errors import ConfigurationError, TextPipelineError
-from text_pipeline.repository import CLASSIFIER
+from text_pipeline.repository import CLASSIFIER, Repository
 
 
 def check(repository: Path, graph: Path) -> None:
@@ -23,7 +22,7 @@ def check(repository: Path, graph: Path) -> None:
 
 def check_signature(repository: Path, signature: load_checks.Signature) -> None:
     """As `check`, for what is known of a graph."""
-    for path in _configurations(repository / CLASSIFIER):
+    for path in Repository(repository).configurations([CLASSIFIER]):
         config = json_format.MessageToDict(
             configuration.parse(path), preserving_proto_field_name=True
         )
@@ -31,8 +30,3 @@ def check_signature(repository: Path, signature: load_checks.Signature) -> None:
             load_checks.check(config, signature)
         except ConfigurationError as error:
             raise TextPipelineError(f"{path} does not fit the graph: {error}") from None
-
-
-def _configurations(model: Path) -> Iterator[Path]:
-    yield model / "config.pbtxt"
-    yield from sorted((model / "configs").glob("*.pbtxt"))

@@ -196,7 +196,7 @@ def _one_line_of(model_id: str) -> Iterator[None]:
         yield
     except (TextPipelineError, OSError):
         raise
-    except Exception as error:
+    except Exception as error:  # these raise anything
         raise TextPipelineError(
             f"{model_id}: cannot be exported ({cause(error)}); --debug shows where"
         ) from error
