@@ -85,7 +85,8 @@ def export_model(
             progress("it is an encoder-decoder: embeddings are made of the decoder's hidden state")
         with repository.publish(version) as staged:
             path = staged.classifier / GRAPH
-            _build(loaded, path, layout, device, precision, texts, progress, track)
+            exact = staged.scratch / f"fp32-{GRAPH}" if precision == "int8" else None
+            _build(loaded, path, layout, device, precision, texts, progress, track, exact)
             checked, checked_on = path, device
             if device == "gpu" and "CUDAExecutionProvider" not in _providers():
                 checked_on = "cpu"
@@ -93,9 +94,9 @@ def export_model(
                     progress("no GPU here: the same graph is checked with the attention for CPU")
                     checked = staged.scratch / GRAPH
                     _build(loaded, checked, layout, "cpu", precision, texts, progress, track)
-            progress(f"comparing {len(gate_texts)} texts with PyTorch, alone and in mixed batches")
+            progress(f"comparing {len(gate_texts)} texts with PyTorch, in mixed batches and alone")
             configured.check(repository.path, checked)
-            report = gate.check(loaded, checked, gate_texts, tolerance, min_agreement, track)
+            report = gate.check(loaded, checked, gate_texts, tolerance, min_agreement, track, exact)
             loaded.save_tokenizer(staged.tokenizer)
             content = {
                 "format": REPORT_FORMAT,
@@ -137,11 +138,12 @@ def _build(
     texts: Sequence[str],
     progress: Callable[[str], None],
     track: Track,
+    exact: Path | None = None,
 ) -> None:
-    """Writes a graph of any precision."""
-    is_int8 = precision == "int8"
-    model = graph.build(loaded, layout, device, "fp32" if is_int8 else precision)
-    if is_int8:
+    """Writes a graph of any precision, and the same in fp32 to `exact` if it is int8."""
+    model = graph.build(loaded, layout, device, "fp32" if exact else precision)
+    if exact:
+        graph.save(model, exact)
         # Spread over all texts, for a file may be sorted.
         chosen = gate.gate_texts(loaded, texts[:: max(1, len(texts) // CALIBRATION_TEXTS)])
         progress(f"quantizing it by {len(chosen)} texts")
