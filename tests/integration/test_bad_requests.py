@@ -84,6 +84,8 @@ def test_65_texts_exceed_the_batch(server: Server, protocol: str) -> None:
         ({"overflow": "window", "strides": 1}, "strides: unknown parameter, expected stride"),
         ({"overfow": "error"}, "overfow: unknown parameter, expected overflow"),
         ({"max-token": 8}, "max-token: unknown parameter, expected max_tokens"),
+        ({"overflow": "x" * 100_000}, f'got "{"x" * 199}... (100002 characters)'),
+        ({f"any {n}": n for n in range(101)}, "parameters: 101 of them, the limit is 100"),
         ({"overflow": "error", "max_tokens": 4}, "text[1]: 9 tokens, the limit is 4"),
     ],
 )

@@ -11,6 +11,10 @@ from tokenizers import Tokenizer
 
 PARAMETERS = ("max_tokens", "overflow", "stride")
 OVERFLOW_CHOICES = ("truncate", "error", "window")
+MAX_PARAMETERS = 100
+"""Of a request, those included that the front end makes of headers."""
+MAX_QUOTED = 200
+"""Characters of a request that a message repeats: gRPC hides errors of more than 8 KB."""
 MAX_WINDOWS = 32
 """Of one text: MiniLM needs 0.4 GiB for 32 windows of 512 tokens, and six seconds of a core."""
 # Characters of a text that are read first and at most, for each token that can matter: real text
@@ -125,7 +129,7 @@ class RequestReader:
         value = parameters.get("overflow", OVERFLOW_CHOICES[0])
         if value not in OVERFLOW_CHOICES:
             expected = " or ".join(f'"{choice}"' for choice in OVERFLOW_CHOICES)
-            raise InvalidRequestError(f"overflow: expected {expected}, got {json.dumps(value)}")
+            raise InvalidRequestError(f"overflow: expected {expected}, got {_quoted(value)}")
         if value == "window" and has_pairs:
             raise InvalidRequestError('overflow: "window" takes single texts, without text_pair')
         if value == "window" and not self.takes_windows:
@@ -171,13 +175,23 @@ def _integer(parameters: dict, name: str, least: int, most: int, default: int) -
     # JSON's true is an int in Python.
     if type(value) is not int or not least <= value <= most:
         raise InvalidRequestError(
-            f"{name}: expected an integer from {least} to {most}, got {json.dumps(value)}"
+            f"{name}: expected an integer from {least} to {most}, got {_quoted(value)}"
         )
     return value
 
 
+def _quoted(value: object) -> str:
+    """What was sent, as JSON, cut where it gets long."""
+    text = json.dumps(value)
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}... ({len(text)} characters)"
+
+
 def _check_names(parameters: dict) -> None:
     """Refuses misspelt parameters; others are not for the tokenizer, such as forwarded headers."""
+    if len(parameters) > MAX_PARAMETERS:
+        raise InvalidRequestError(
+            f"parameters: {len(parameters)} of them, the limit is {MAX_PARAMETERS}"
+        )
     for name in parameters:
         meant = difflib.get_close_matches(name.lower().replace("-", "_"), PARAMETERS, cutoff=0.8)
         if name not in PARAMETERS and meant:
