@@ -44,6 +44,8 @@ class Experiment:
     workloads: Sequence[str] = ("mixed", "short")
     concurrencies: Sequence[int] = (64,)
     note: str = ""
+    shows_processor_time: bool = False
+    """Of each of the server's processes, a text."""
 
 
 def served(
@@ -53,11 +55,14 @@ def served(
     layout: str = "packed",
     precision: str = "fp32",
     protocol: str = "grpc",
+    idle: bool = False,
     environment: dict[str, str] | None = None,
 ) -> Variant:
+    """Triton; `idle` is a classifier that does nothing."""
+
     @contextmanager
     def start(repositories: Repositories) -> Iterator[Run]:
-        repository = repositories.get(layout, precision)
+        repository = repositories.idle() if idle else repositories.get(layout, precision)
         with servers.triton(repository, settings, environment) as server:
             yield (
                 lambda workload, concurrency, seconds: (
@@ -180,20 +185,18 @@ EXPERIMENTS = {
     "tokenizers": Experiment(
         "Tokenizer instances and TOKENIZERS_PARALLELISM",
         [
-            *(
-                served(f"{n} tokenizers", Settings(2, 1, tokenizer_instances=n), precision="int8")
-                for n in (1, 2, 4)
-            ),
-            *(
-                served(
-                    f"TOKENIZERS_PARALLELISM={value}",
-                    precision="int8",
-                    environment={"TOKENIZERS_PARALLELISM": value},
-                )
-                for value in ("true", "false")
-            ),
+            served(
+                f"{count} tokenizer{'s' if count > 1 else ''}, TOKENIZERS_PARALLELISM={value}",
+                Settings(1, 1, tokenizer_instances=count),
+                idle=True,
+                environment={"TOKENIZERS_PARALLELISM": value},
+            )
+            for count in (1, 2, 4)
+            for value in ("true", "false")
         ],
-        workloads=("short",),
+        shows_processor_time=True,
+        note="The classifier does nothing: what is left is what the pipeline carries on this "
+        "machine, and so the most that a GPU would be given.",
     ),
     "limit": _limit("fp32"),
     "limit int8": _limit("int8"),
@@ -233,6 +236,13 @@ class Outcome:
         return float(
             np.median([m.latency_ms(percentile, self.workload.reported) for m in self.rounds])
         )
+
+    def processor_us(self) -> dict[str, float]:
+        """Microseconds of processor time a text, by process, the median of the rounds."""
+        return {
+            name: float(np.median([m.processor_s[name] / m.count for m in self.rounds])) * 1e6
+            for name in self.rounds[0].processor_s
+        }
 
     @property
     def spread(self) -> float:

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from load import processors
 from text_pipeline.measure import perf_analyzer
 from text_pipeline.measure.measurement import TOLERANCE, Measurement
 from text_pipeline.measure.perf_analyzer import Load, Server
@@ -89,9 +90,12 @@ def measure(
         warm = perf_analyzer.run(workload.texts, probe, server, protocol=protocol)
         per_s = warm.requests.throughput
         load = Load(workload.requests(per_s, seconds, concurrency), concurrency=concurrency)
+    before = processors.seconds(server)
     run = perf_analyzer.run(workload.texts, load, server, protocol=protocol, commands=commands)
+    spent = {name: s - before.get(name, 0) for name, s in processors.seconds(server).items()}
     level = _level(workload, protocol, concurrency, rate, run.requests, run.models)
-    return Measured(level, run.requests, run.models[CLASSIFIER].batch_sizes)
+    measurement = replace(run.requests, processor_s=spent)
+    return Measured(level, measurement, run.models[CLASSIFIER].batch_sizes)
 
 
 def _level(

@@ -60,6 +60,7 @@ def write_experiment(
             "requests": found.count,
             "texts_per_s": found.throughput,
             **{f"p{p}_ms": found.latency_ms(p, outcome.workload.reported) for p in (50, 95, 99)},
+            **{f"{name}_processor_s": s for name, s in found.processor_s.items()},
         }
         for outcome in outcomes
         for number, found in enumerate(outcome.rounds, start=1)
@@ -70,10 +71,9 @@ def write_experiment(
         f"{experiment.note} Medians of {rounds} interleaved rounds; ratios are to the first row of "
         "each group."
     ).strip()
-    text = _document(
-        experiment.title, machine,
-        [note, _outcome_table(outcomes), f"![{experiment.title}]({name}.png)"],
-    )  # fmt: skip
+    table = _outcome_table(outcomes, experiment.shows_processor_time)
+    plot = f"![{experiment.title}]({name}.png)"
+    text = _document(experiment.title, machine, [note, table, plot])
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
     return text
 
@@ -99,7 +99,7 @@ def _level_table(levels: Sequence[Level]) -> str:
     return markdown.table([*names, *(f"{share} ms" for share in _SHARES)], rows, words=2)
 
 
-def _outcome_table(outcomes: Sequence[Outcome]) -> str:
+def _outcome_table(outcomes: Sequence[Outcome], shows_processor_time: bool) -> str:
     rows = []
     first: dict[tuple[str, int], Outcome] = {}
     for outcome in outcomes:
@@ -113,8 +113,11 @@ def _outcome_table(outcomes: Sequence[Outcome]) -> str:
             *(f"{outcome.latency_ms(percentile):.1f}" for percentile in (50, 95)),
             f"{p99:.1f}",
             f"{p99 / base.latency_ms(99):.2f}",
+            *(f"{us:.0f}" for us in outcome.processor_us().values() if shows_processor_time),
         ])  # fmt: skip
     names = ["workload", "variant", "texts/s", "ratio", "p50 ms", "p95 ms", "p99 ms", "ratio"]
+    if shows_processor_time:
+        names += [f"{name} us" for name in outcomes[0].processor_us()]
     return markdown.table(names, rows, words=2)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from load import idle
 from text_pipeline.default_model import build
 from text_pipeline.export.exporter import export_model
 from text_pipeline.repository import Repository
@@ -29,6 +30,13 @@ class Repositories:
                 str(self.model), Repository(path),
                 layout=layout, precision=precision, progress=lambda _: None,
             )  # fmt: skip
+        return path
+
+    def idle(self) -> Path:
+        """The repository of the packed fp32 model with a classifier that does nothing."""
+        path = self.folder / "idle"
+        if not path.exists():
+            idle.copy(self.get("packed", "fp32"), path)
         return path
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from load import experiments, report
+from load import experiments, idle, report
 from load.__main__ import main
 from load.experiments import Experiment, served
 from tests.conftest import REPOSITORY
@@ -81,6 +81,15 @@ def test_a_sweep_writes_its_report(embedded: EmbeddedServer, tmp_path: Path) -> 
 class Exported:
     """The default model as it lies in model_repository, in place of an export."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def idle(self) -> Path:
+        path = self.folder / "idle"
+        if not path.exists():
+            idle.copy(REPOSITORY, path)
+        return path
+
     def get(self, *_: str) -> Path:
         return REPOSITORY
 
@@ -88,19 +97,31 @@ class Exported:
 def test_an_experiment_compares_its_variants_in_interleaved_rounds(tmp_path: Path) -> None:
     experiment = Experiment(
         "Batching",
-        [served("no batching", Settings(batching=False)), served("batching", Settings())],
+        [
+            served("no batching", Settings(batching=False)),
+            served("batching", Settings()),
+            served("no model", idle=True),
+        ],
         concurrencies=[4],
+        shows_processor_time=True,
     )
     order: list[str] = []
     outcomes = experiments.run(
-        experiment, Exported(), [Workload("mine", TEXTS)],
+        experiment, Exported(tmp_path), [Workload("mine", TEXTS)],
         rounds=2, seconds=0.1, progress=order.append,
     )  # fmt: skip
-    assert ["no batching" in line for line in order] == [True, False, False, True]
-    assert [len(outcome.rounds) for outcome in outcomes] == [2, 2]
+    variants = [variant.name for variant in experiment.variants]
+    assert [line.split(", ")[1] for line in order] == [*variants, *variants[::-1]]
+    assert [len(outcome.rounds) for outcome in outcomes] == [2, 2, 2]
     report.write_experiment(tmp_path, "batching", experiment, outcomes, {"processor": "any"}, 2)
-    assert len(rows(tmp_path / "batching.csv")) == 4
-    assert "| mine, 4 in flight | no batching |" in (tmp_path / "batching.md").read_text()
+    figures = rows(tmp_path / "batching.csv")
+    assert len(figures) == 6
+    for figure in figures:
+        assert float(figure["tritonserver_processor_s"]) > 0
+        assert float(figure["text_tokenizer_processor_s"]) > 0
+    table = (tmp_path / "batching.md").read_text()
+    assert "| mine, 4 in flight | no batching |" in table
+    assert "| text_tokenizer us | text_classifier_onnx us |" in table
     assert (tmp_path / "batching.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -1,8 +1,8 @@
 """What a load run measured, request by request."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,8 @@ class Measurement:
     starts: NDArray[np.float64]
     """When each request was sent, ascending."""
     ends: NDArray[np.float64]
+    processor_s: Mapping[str, float] = field(default_factory=dict)
+    """Processor time of the server's processes meanwhile, by name; empty where it was not read."""
 
     @classmethod
     def read(cls, export: Path) -> "Measurement":
