@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import re
 import sys
 import types
 from pathlib import Path
@@ -97,6 +98,40 @@ def test_a_text_is_read_as_a_whole_or_has_too_many_windows(module, model, text: 
         assert [window.ids for window in read] == [window.ids for window in whole]
     else:
         assert len(whole) > module.MAX_WINDOWS
+
+
+def test_few_tokens_are_looked_for_in_few_characters(module, tmp_path: Path) -> None:
+    reader = initialized(module, save(tmp_path, tiny_tokenizers.word_piece())).reader
+    reader.limit = 512
+    assert reader.needed("truncate", 3).reads == (2048, 16_384)
+    assert reader.needed("truncate", 512).reads == (16_384, 131_072)
+
+
+def test_no_text_is_read_behind_the_first_that_is_too_much(
+    module, model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    beginning = model.reader.beginning
+
+    def spied(text: str, where: str, needed) -> str:
+        read.append(where)
+        return beginning(text, where, needed)
+
+    monkeypatch.setattr(model.reader, "beginning", spied)
+
+    def refused(texts: list[str]) -> str:
+        needed = model.reader.needed("window", LIMIT)
+        request = module.Request(texts, LIMIT, "window", 0, needed, False)
+        (found,) = model._encode([request])
+        assert isinstance(found, module.InvalidRequestError)
+        return str(found)
+
+    most = "word " * 300
+    assert "text[1]: at least" in refused(["a", most, *[most] * 62])
+    assert read == ["text[0]", "text[1]"]
+    found = re.match(r"text\[(\d+)\]: with it the request has", refused(["word " * 40] * 64))
+    assert found and 1 < int(found[1]) < 20
+    assert read[-1] == f"text[{found[1]}]"
 
 
 @pytest.mark.parametrize("missing", ["tokenizer.json", "tokenizer_config.json"])

@@ -8,8 +8,9 @@ beside it need nothing but transformers and numpy, so that a repository works wh
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -22,6 +23,10 @@ from transformers import AutoTokenizer
 NO_LIMIT = 10**9
 # Of all texts of a request: as many as a batch holds texts, so that none costs more than that.
 MAX_REQUEST_WINDOWS = 64
+
+T = TypeVar("T")
+Rows = list[list[Encoding]]
+"""The windows of each text."""
 
 
 class TritonPythonModel:
@@ -67,36 +72,64 @@ class TritonPythonModel:
 
     def execute(self, requests: list) -> list:
         """Answers every request: five tensors, or an INVALID_ARG error of its own."""
-        parsed = [self._parse_or_error(request) for request in requests]
-        encodings = self._encode([p for p in parsed if isinstance(p, Request)])
+        parsed = [_or_error(self.reader.read, request) for request in requests]
+        encoded = iter(self._encode([p for p in parsed if isinstance(p, Request)]))
         return [
-            self._refuse(request, p)
-            if isinstance(p, InvalidRequestError)
-            else self._respond(request, p, encodings.pop(0))
+            self._respond(request, p, next(encoded))
+            if isinstance(p, Request)
+            else self._refuse(request, p)
             for request, p in zip(requests, parsed, strict=True)
         ]
 
-    def _parse_or_error(self, request) -> Request | InvalidRequestError:
-        try:
-            return self.reader.read(request)
-        except InvalidRequestError as error:
-            return error
+    def _encode(self, requests: Sequence[Request]) -> list[Rows | InvalidRequestError]:
+        """The windows of every request's texts, or why it is refused.
 
-    def _encode(self, requests: Sequence[Request]) -> list[list[list[Encoding]]]:
-        """The windows of every request's texts: one tokenizer call for each way to cut a text.
-
-        What overflows is cut off, so a text has one window, unless the request asks for more.
+        Texts of one window, cut where they are longer: one tokenizer call for each limit.
         """
-        encodings: dict[int, list[list[Encoding]]] = {}
-        for limit, stride in {(request.max_tokens, request.stride) for request in requests}:
-            self.backend.enable_truncation(limit, stride=stride, strategy="longest_first")
-            alike = [r for r in requests if (r.max_tokens, r.stride) == (limit, stride)]
+        rows: dict[int, Rows | InvalidRequestError] = {}
+        for limit in {r.max_tokens for r in requests if r.overflow != "window"}:
+            self.backend.enable_truncation(limit, strategy="longest_first")
+            alike = [r for r in requests if r.overflow != "window" and r.max_tokens == limit]
             flat = iter(self.backend.encode_batch([t for r in alike for t in r.texts]))
-            encodings |= {id(r): [_windows(next(flat), r.overflow) for _ in r.texts] for r in alike}
-        return [encodings[id(request)] for request in requests]
+            rows |= {id(r): [[next(flat)] for _ in r.texts] for r in alike}
+        windowed = [r for r in requests if r.overflow == "window"]
+        rows |= {id(r): _or_error(self._encode_windows, r) for r in windowed}
+        return [rows[id(request)] for request in requests]
 
-    def _respond(self, request, parsed: Request, rows: Sequence[Sequence[Encoding]]):
+    def _encode_windows(self, request: Request) -> Rows:
+        """One text after the other: none is read behind the first that is too much."""
+        rows: Rows = []
+        all_windows = 0
+        for row, text in enumerate(request.texts):
+            beginning = self.reader.beginning(text, f"text[{row}]", request.needed)
+            self.backend.enable_truncation(
+                request.max_tokens, stride=request.stride, strategy="longest_first"
+            )
+            first = self.backend.encode(beginning)
+            windows = [first, *first.overflowing]
+            all_windows += len(windows)
+            self._check_windows(request, row, len(windows), all_windows)
+            rows.append(windows)
+        return rows
+
+    def _check_windows(self, request: Request, row: int, windows: int, in_all: int) -> None:
+        if windows > MAX_WINDOWS:
+            raise InvalidRequestError(
+                f"text[{row}]: at least {windows} windows of {request.max_tokens} tokens, "
+                f"the limit is {MAX_WINDOWS}: shorten it or send larger windows (max_tokens)",
+                reason="too_long",
+            )
+        if in_all > MAX_REQUEST_WINDOWS:
+            raise InvalidRequestError(
+                f"text[{row}]: with it the request has {in_all} windows, the limit is "
+                f"{MAX_REQUEST_WINDOWS}: send fewer texts in a request",
+                reason="too_long",
+            )
+
+    def _respond(self, request, parsed: Request, rows: Rows | InvalidRequestError):
         try:
+            if isinstance(rows, InvalidRequestError):
+                raise rows
             self._check_lengths(parsed, rows)
         except InvalidRequestError as error:
             return self._refuse(request, error)
@@ -113,34 +146,20 @@ class TritonPythonModel:
             ]
         )
 
-    def _check_lengths(self, parsed: Request, rows: Sequence[Sequence[Encoding]]) -> None:
+    def _check_lengths(self, parsed: Request, rows: Rows) -> None:
         """Refuses texts that are too long for what the request asks, and those of no tokens."""
-        all_windows = 0
-        for row, windows in enumerate(rows):
+        for row, (first, *_) in enumerate(rows):
             # Only where the tokenizer adds none; transformers fails for it, too.
-            if len(windows[0]) == 0:
+            if len(first) == 0:
                 raise InvalidRequestError(
                     f"text[{row}]: no tokens, of which this model needs one: send some text",
                     reason="empty",
                 )
-            if parsed.overflow == "error" and windows[0].overflowing:
-                count = self.reader.count_tokens(parsed.texts[row])
+            if parsed.overflow == "error" and first.overflowing:
+                count = self.reader.count_tokens(parsed, row)
                 raise InvalidRequestError(
                     f"text[{row}]: {count} tokens, the limit is {parsed.max_tokens}: "
                     'shorten it or send overflow "truncate"',
-                    reason="too_long",
-                )
-            if len(windows) > MAX_WINDOWS:
-                raise InvalidRequestError(
-                    f"text[{row}]: at least {len(windows)} windows of {parsed.max_tokens} tokens, "
-                    f"the limit is {MAX_WINDOWS}: shorten it or send larger windows (max_tokens)",
-                    reason="too_long",
-                )
-            all_windows += len(windows)
-            if all_windows > MAX_REQUEST_WINDOWS:
-                raise InvalidRequestError(
-                    f"text[{row}]: with it the request has {all_windows} windows, the limit is "
-                    f"{MAX_REQUEST_WINDOWS}: send fewer texts in a request",
                     reason="too_long",
                 )
 
@@ -153,7 +172,7 @@ class TritonPythonModel:
             error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG)
         )
 
-    def _token_tensors(self, rows: Sequence[Sequence[Encoding]], longest: int) -> list:
+    def _token_tensors(self, rows: Rows, longest: int) -> list:
         """The three tensors of tokens, INT64 [texts, longest]; the mask counts windows from 1."""
         shape = (len(rows), longest)
         input_ids = np.full(shape, self.pad_token_id, np.int64)
@@ -174,6 +193,13 @@ class TritonPythonModel:
         ]
 
 
+def _or_error(call: Callable[[Any], T], argument: Any) -> T | InvalidRequestError:
+    try:
+        return call(argument)
+    except InvalidRequestError as error:
+        return error
+
+
 def _read_report(directory: Path) -> dict:
     """What the export wrote about the classifier of the same version, where it lies beside.
 
@@ -192,7 +218,3 @@ def _read_report(directory: Path) -> dict:
             "export the model again"
         )
     return report
-
-
-def _windows(encoding: Encoding, overflow: str) -> list[Encoding]:
-    return [encoding, *encoding.overflowing] if overflow == "window" else [encoding]

@@ -22,6 +22,8 @@ MAX_WINDOWS = 32
 # Windows need many tokens, so that fewer characters for each are enough.
 READS = (32, 256)
 WINDOW_READS = (8, 32)
+LEAST_NEEDED = 64
+"""Tokens for which a text is read however few are asked for: its beginning may hold none."""
 # More letters and digits in one word, or white space, than so many for each token add nothing.
 ENDLESS = 32
 # Without Chinese characters: for BERT's tokenizer each of them is a word.
@@ -42,22 +44,24 @@ class InvalidRequestError(ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True)
-class Request:
-    """One request's texts and what it asks of them."""
-
-    texts: list[Text]
-    max_tokens: int
-    overflow: str
-    stride: int
-    is_health_check: bool
-
-
 class Needed(NamedTuple):
     """How many tokens of a text can matter, and how many characters are read to find them."""
 
     tokens: int
     reads: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request's texts and what it asks of them."""
+
+    texts: list[Text]
+    """As much of them as can matter; of windows all, which is cut when its turn comes."""
+    max_tokens: int
+    overflow: str
+    stride: int
+    needed: Needed
+    is_health_check: bool
 
 
 class RequestReader:
@@ -82,11 +86,15 @@ class RequestReader:
         max_tokens = self._max_tokens(parameters, has_pairs)
         stride = self._stride(parameters, overflow, max_tokens)
         needed = self.needed(overflow, max_tokens)
-        texts: list[Text] = self._texts(request, "text", needed)
+        texts: list[Text]
+        if overflow == "window":
+            texts = _decode(request, "text")
+        else:
+            texts = self._texts(request, "text", needed)
         if has_pairs:
             texts = list(zip(texts, self._texts(request, "text_pair", needed), strict=True))
         is_health_check = "health_check" in parameters
-        return Request(texts, max_tokens, overflow, stride, is_health_check)
+        return Request(texts, max_tokens, overflow, stride, needed, is_health_check)
 
     def _texts(self, request, name: str, needed: Needed) -> list[str]:
         """The strings of a tensor, long ones cut where nothing behind can change the answer."""
@@ -95,10 +103,11 @@ class RequestReader:
 
     def needed(self, overflow: str, max_tokens: int) -> Needed:
         """How much of a text can matter."""
-        if overflow != "window":
-            return Needed(self.limit, tuple(n * self.limit for n in READS))
-        tokens = max(MAX_WINDOWS * max_tokens, self.limit)
-        return Needed(tokens, tuple(n * tokens for n in WINDOW_READS))
+        if overflow == "window":
+            tokens, reads = max(MAX_WINDOWS * max_tokens, self.limit), WINDOW_READS
+        else:
+            tokens, reads = max(max_tokens, min(LEAST_NEEDED, self.limit)), READS
+        return Needed(tokens, tuple(n * tokens for n in reads))
 
     def beginning(self, text: str, where: str, needed: Needed) -> str:
         """As much of a text as the model can take; all of it if it is not much longer than that.
@@ -152,12 +161,13 @@ class RequestReader:
         most = (max_tokens - self.backend.num_special_tokens_to_add(False)) // 2
         return _integer(parameters, "stride", 0, most, default=0)
 
-    def count_tokens(self, text: Text) -> str:
-        """The number of tokens of the whole text, special ones included; a cut one has more."""
+    def count_tokens(self, request: Request, row: int) -> str:
+        """The number of tokens of a whole text, special ones included; a cut one has more."""
+        text = request.texts[row]
         self.backend.no_truncation()
         count = len(self.backend.encode_batch([text])[0])
         parts = [text] if isinstance(text, str) else text
-        return f"{'over ' if max(map(len, parts)) >= READS[0] * self.limit else ''}{count}"
+        return f"{'over ' if max(map(len, parts)) >= request.needed.reads[0] else ''}{count}"
 
 
 def _shorten_endless(text: str, many: int) -> str:
