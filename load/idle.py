@@ -6,7 +6,7 @@ from pathlib import Path
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
-from text_pipeline.export.graph import IR_VERSION, OPSET, save
+from text_pipeline.export.graph import IR_VERSION, OPSETS, save
 from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS
 from text_pipeline.export.outputs import finish_outputs
 from text_pipeline.repository import CLASSIFIER, GRAPH
@@ -39,7 +39,11 @@ def graph() -> ir.Model:
         output.name, output.dtype, output.shape = name, dtype, ir.Shape(["items", size])
         outputs.append(output)
     made = ir.Graph(
-        [*inputs, item_length], outputs, nodes=tape.nodes, name="idle", opset_imports={"": OPSET}
+        [*inputs, item_length],
+        outputs,
+        nodes=tape.nodes,
+        name="idle",
+        opset_imports={"": OPSETS["cpu"]},
     )
     finish_outputs(model := ir.Model(made, ir_version=IR_VERSION), LABELS)
     return model

@@ -27,20 +27,33 @@ from torch import nn
 from text_pipeline.errors import TextPipelineError, cause
 from text_pipeline.export.attention import OPERATORS
 from text_pipeline.export.front import packed_front, padded_front
-from text_pipeline.export.fusion import fuse
+from text_pipeline.export.fusion import fuse_for_cpu, fuse_for_gpu
+from text_pipeline.export.gpu_front import JoinWindows as JoinWindowsOnGpu
+from text_pipeline.export.gpu_front import packed_gpu_front
 from text_pipeline.export.heads import (
     TENSOR_OUTPUTS,
     TOKEN_INPUTS,
     padded_body,
 )
 from text_pipeline.export.outputs import finish_outputs
-from text_pipeline.export.packed import PACKED_INPUTS, PackedClassifier
+from text_pipeline.export.packed import BIAS, PACKED_INPUTS, PackedClassifier
 from text_pipeline.export.source import Source
-from text_pipeline.export.windows import JoinWindows
+from text_pipeline.export.windows import JoinWindows, MeanOfWindows
 
-OPSET = 21
+OPSETS = {"cpu": 21, "gpu": 18}
+"""Of the standard operators. The CUDA provider has no kernels for some of later versions.
+
+If, Size, Equal and ReduceMax of opset 21 would run on the CPU, with a copy before and after each.
+"""
 IR_VERSION = 10
 """What ONNX Runtime 1.19 and later, and so every container since 24.10, can load."""
+
+LENGTH_MULTIPLES = {"fp32": 16, "fp16": 8}
+"""Of the longest window, where attention has a bias.
+
+For others PackedMultiHeadAttention does not take its memory-efficient kernel, and allocates two
+score buffers of windows x heads x longest² (is_good_for_rpb in packed_multihead_attention.cc).
+"""
 
 EMBEDDED_BYTES = 2**31 - 2**24
 """Weights of at most so many bytes lie in the file of the graph: protobuf ends at 2 GiB."""
@@ -65,17 +78,24 @@ def build(source: Source, layout: str, device: str = "cpu", precision: str = "fp
     dtype = torch.float16 if precision == "fp16" else torch.float32
     if layout == "packed":
         model = _export_packed(source, device, dtype)
-        _prepend(model, packed_front, {})
+        if device == "gpu":
+            multiple = LENGTH_MULTIPLES[precision] if _has_biases(model) else 1
+            _prepend(model, packed_gpu_front, {"multiple": multiple})
+        else:
+            _prepend(model, packed_front, {})
     else:
-        model = _export_padded(source, dtype)
+        model = _export_padded(source, device, dtype)
         _prepend(model, padded_front, {"pad_token_id": source.tokenizer.pad_token_id or 0})
-    _define(model, JoinWindows)
+    _define(model, MeanOfWindows)
+    _define(model, JoinWindowsOnGpu if layout == "packed" and device == "gpu" else JoinWindows)
     InlinePass()(model)
-    if layout == "packed" and device == "cpu":
-        for operator in OPERATORS:
-            _define(model, operator)
-    if device == "cpu":
-        fuse(model)
+    if device == "gpu":
+        fuse_for_gpu(model)
+    else:
+        if layout == "packed":
+            for operator in OPERATORS:
+                _define(model, operator)
+        fuse_for_cpu(model)
     finish_outputs(model, source.labels)
     model.opset_imports["com.microsoft"] = 1
     model.graph.name = "text_classifier_onnx"
@@ -115,16 +135,18 @@ def build_body(source: Source, precision: str) -> ir.Model:
     """
     tokens, shape, names = _padded_example(source)
     dtype = torch.float16 if precision == "fp16" else torch.float32
-    model = _export(padded_body(source, dtype), tokens, names, [shape] * len(tokens))
+    body = padded_body(source, dtype)
+    model = _export(body, "cpu", tokens, names, [shape] * len(tokens))
     return _finished(model)
 
 
-def _export_padded(source: Source, dtype: torch.dtype) -> ir.Model:
+def _export_padded(source: Source, device: str, dtype: torch.dtype) -> ir.Model:
     """The body on the tensors of `padded_front`, here of three windows of two items."""
     tokens, shape, names = _padded_example(source)
     windows = (torch.tensor(True), torch.tensor([0, 1, 1]), torch.ones(2, dtype=torch.int32))
     return _export(
         padded_body(source, dtype),
+        device,
         (*tokens, *windows),
         [*names, "has_windows", "window_item", "item_length"],
         [shape, shape, shape, ({}, {0: shape[0]}, {0: torch.export.Dim("items")})],
@@ -171,11 +193,17 @@ def _export_packed(source: Source, device: str, dtype: torch.dtype) -> ir.Model:
         arguments.append(torch.tensor(values, dtype=torch.int32 if is_short else None))
         shapes.append(dict(enumerate(dimensions)))
     body = PackedClassifier(source, device, dtype)
-    return _export(body, arguments, PACKED_INPUTS, [tuple(shapes)])
+    return _export(body, device, arguments, PACKED_INPUTS, [tuple(shapes)])
+
+
+def _has_biases(model: ir.Model) -> bool:
+    attention = [node for node in model.graph if node.op_type == "PackedMultiHeadAttention"]
+    return any(len(node.inputs) > BIAS and node.inputs[BIAS] for node in attention)
 
 
 def _export(
     body: nn.Module,
+    device: str,
     arguments: Sequence[torch.Tensor],
     input_names: Sequence[str],
     dynamic_shapes: Sequence[Any],
@@ -186,7 +214,7 @@ def _export(
                 body.eval(),
                 tuple(arguments),
                 dynamo=True,
-                opset_version=OPSET,
+                opset_version=OPSETS[device],
                 input_names=input_names,
                 output_names=[*TENSOR_OUTPUTS, "class_order"],
                 dynamic_shapes=tuple(dynamic_shapes),
@@ -205,7 +233,8 @@ def _export(
 def _prepend(model: ir.Model, front: OnnxFunction, constants: Mapping[str, int]) -> None:
     """Puts a front before the body: its outputs, in order, take the place of the body's inputs.
 
-    Inputs of the front that are named in `constants` become those INT64 scalars.
+    Inputs of the front that are named in `constants` become those INT64 scalars. What a front
+    written for another opset uses means the same in the body's: the checker and the tests tell.
     """
     front_model = cast(ir.Model, ir.from_proto(front.to_model_proto()))
     InlinePass()(front_model)
@@ -232,5 +261,6 @@ def _define(model: ir.Model, operator: OnnxFunction) -> None:
     function = ir.from_proto(operator.to_function_proto())
     # The function's subgraphs use it, too, but only its own level is looked at.
     function.opset_imports["com.microsoft"] = 1
+    function.opset_imports[""] = model.opset_imports[""]
     model.opset_imports[function.domain] = 1
     model.functions[function.identifier()] = function

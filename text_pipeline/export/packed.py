@@ -30,6 +30,8 @@ from text_pipeline.export.relative import (
 from text_pipeline.export.source import Source, has_own_code
 
 ATTENTION = "packed"
+BIAS = 6
+"""Which input of PackedMultiHeadAttention is added to its scores."""
 PACKED_INPUTS = (
     "packed_input_ids",
     "packed_token_type_ids",

@@ -53,30 +53,42 @@ def split_windows(attention_mask: INT64["flat_tokens"], item_length: INT32["item
 
 
 @script(domain)
+def MeanOfWindows(  # noqa: N802 - an operator's name
+    logits, pooled, window_tokens, window_item, item_length
+):
+    """The mean of each item's windows, weighted by their tokens: [windows, ...] -> [items, ...].
+
+    One window alone stays as it is, to the last bit: its share is 1.
+    """
+    items = op.Shape(item_length)
+    zero = op.Constant(value_float=0.0)
+    index = op.Unsqueeze(window_item, op.Constant(value_ints=[1]))
+    tokens = op.Cast(window_tokens, to=1)
+    total = op.ScatterND(op.Expand(zero, items), index, tokens, reduction="add")
+    share = op.Unsqueeze(tokens / op.Gather(total, window_item), op.Constant(value_ints=[1]))
+    mean_logits = op.ScatterND(
+        op.Expand(zero, op.Concat(items, op.Shape(logits, start=1), axis=0)),
+        index,
+        logits * share,
+        reduction="add",
+    )
+    mean_pooled = op.ScatterND(
+        op.Expand(zero, op.Concat(items, op.Shape(pooled, start=1), axis=0)),
+        index,
+        pooled * share,
+        reduction="add",
+    )
+    return mean_logits, mean_pooled
+
+
+@script(domain)
 def JoinWindows(  # noqa: N802 - an operator's name
     logits, pooled, window_tokens, has_windows, window_item, item_length
 ):
-    """The mean of each item's windows, weighted by their tokens: [windows, ...] -> [items, ...]."""
+    """One answer an item: [windows, ...] -> [items, ...]."""
     if has_windows:
-        items = op.Shape(item_length)
-        total = op.ScatterElements(
-            op.Expand(op.Constant(value_int=0), items), window_item, window_tokens, reduction="add"
-        )
-        tokens = op.Cast(window_tokens, to=1) / op.Cast(op.Gather(total, window_item), to=1)
-        share = op.Unsqueeze(tokens, op.Constant(value_ints=[1]))
-        index = op.Unsqueeze(window_item, op.Constant(value_ints=[1]))
-        zero = op.Constant(value_float=0.0)
-        joined_logits = op.ScatterND(
-            op.Expand(zero, op.Concat(items, op.Shape(logits, start=1), axis=0)),
-            index,
-            logits * share,
-            reduction="add",
-        )
-        joined_pooled = op.ScatterND(
-            op.Expand(zero, op.Concat(items, op.Shape(pooled, start=1), axis=0)),
-            index,
-            pooled * share,
-            reduction="add",
+        joined_logits, joined_pooled = MeanOfWindows(
+            logits, pooled, window_tokens, window_item, item_length
         )
     else:
         joined_logits = op.Identity(logits)

@@ -14,8 +14,10 @@ import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
+from scipy.special import erf
 
 from tests import tiny_models, windowed
+from tests.unit.export import cuda_kernels
 from text_pipeline import corpus
 from text_pipeline.embedded.load_checks import OPEN, Signature, Tensor
 from text_pipeline.export import configured, gate, graph, packed, source
@@ -26,10 +28,16 @@ ARCHITECTURES = ("bert", "llama", "modernbert", "mpnet", "roberta")
 ON_GPU = [name for name in packed.ENCODERS if name != "deberta-v2"]
 TEXTS = [*corpus.short(6, seed=3), "a", "word " * 60]
 TOLERANCE = {"fp32": 1e-4, "fp16": 0.05}
+# Of the longest window, for the memory-efficient kernel: 4 * sizeof(T) in ONNX Runtime's
+# packed_multihead_attention.cc.
+LENGTH_MULTIPLE = {"float16": 8, "float32": 16}
 
 
 class PackedMultiHeadAttention(OpRun):
-    """query, key, value [tokens, hidden] -> [tokens, hidden], each sequence for itself."""
+    """query, key, value [tokens, hidden] -> [tokens, hidden], each sequence for itself.
+
+    Or all three in one, [tokens, heads, 3, head size].
+    """
 
     op_domain = "com.microsoft"
 
@@ -47,10 +55,16 @@ class PackedMultiHeadAttention(OpRun):
         **_,
     ):
         assert projection_bias is None
+        assert (key is None) == (value is None) == (query.ndim == 4)
+        if query.ndim == 4:
+            query, key, value = (t.reshape(len(query), -1) for t in np.moveaxis(query, 2, 0))
         assert token_offset.dtype == cumulative_sequence_length.dtype == np.int32
         sequences, longest = token_offset.shape
         lengths = np.diff(cumulative_sequence_length)
-        assert lengths.max() == longest and cumulative_sequence_length[-1] == len(query)
+        multiple = LENGTH_MULTIPLE[query.dtype.name]
+        assert 0 <= longest - lengths.max() < multiple
+        assert attention_bias is None or longest % multiple == 0
+        assert cumulative_sequence_length[-1] == len(query)
         # What the offsets are for: to lay packed tokens out in [sequences, longest] and back.
         real = token_offset.reshape(-1)[: len(query)]
         expected = [s * longest + i for s in range(sequences) for i in range(lengths[s])]
@@ -74,6 +88,25 @@ class PackedMultiHeadAttention(OpRun):
         return (attended.astype(query.dtype),)
 
 
+class Gelu(OpRun):
+    """ONNX Runtime's, which an opset before 20 needs."""
+
+    op_domain = "com.microsoft"
+
+    def _run(self, x, **_):
+        return (x * (0.5 * (1 + erf(x / 2**0.5))).astype(x.dtype),)
+
+
+class BiasGelu(OpRun):
+    """Of a sum with one value a column."""
+
+    op_domain = "com.microsoft"
+
+    def _run(self, x, bias, **_):
+        assert bias.shape == x.shape[-1:]
+        return Gelu._run(self, x + bias)
+
+
 class GatherElements(OpRun):
     """As the standard says; onnx.reference's own stops at 32 elements."""
 
@@ -81,7 +114,7 @@ class GatherElements(OpRun):
         return (np.take_along_axis(data, indices, axis),)
 
 
-EMULATED = [PackedMultiHeadAttention, GatherElements]
+EMULATED = [PackedMultiHeadAttention, Gelu, BiasGelu, GatherElements]
 
 
 @pytest.fixture(scope="session")
@@ -120,6 +153,46 @@ def test_graph_is_well_formed(built, name: str, precision: str) -> None:
     types = {i.data_type for i in model.graph.initializer if len(i.dims) == 2}
     expected = onnx.TensorProto.FLOAT16 if precision == "fp16" else onnx.TensorProto.FLOAT
     assert expected in types and len(types & {1, 10}) == 1
+
+
+@pytest.mark.parametrize("name", [*ARCHITECTURES, "albert", "gpt2", "longformer"])
+def test_only_the_labels_leave_the_gpu_and_the_host_waits_once(built, name: str) -> None:
+    _, path = built(name, "fp16")
+    placement = cuda_kernels.place(onnx.load(path))
+    assert placement.without_kernel == ["Gather labels"]
+    assert placement.copies == ["class_order", "facts"]
+    assert not placement.waiting
+
+
+@pytest.mark.parametrize("name", ["bert", "deberta-v2"])
+def test_a_padded_batch_waits_twice(tmp_path: Path, name: str) -> None:
+    loaded = source.load(str(tiny_models.architecture(tmp_path, name)))
+    ir.save(graph.build(loaded, "padded", "gpu", "fp16"), tmp_path / "model.onnx")
+    placement = cuda_kernels.place(onnx.load(tmp_path / "model.onnx"))
+    assert placement.without_kernel == ["Gather labels"]
+    # Whether there are windows, and how long the longest is.
+    assert len(placement.copies) == 3 and "class_order" in placement.copies
+    assert not placement.waiting
+
+
+def test_query_key_and_value_are_one_product_where_nothing_rotates_them(built) -> None:
+    for name, products in (("bert", 1), ("mpnet", 1), ("llama", 3)):
+        _, path = built(name, "fp16")
+        model = onnx.load(path)
+        attention = [n for n in model.graph.node if n.op_type == "PackedMultiHeadAttention"]
+        assert {sum(map(bool, n.input[:3])) for n in attention} == {products}
+        # The separate weights are gone.
+        assert len({i.name for i in model.graph.initializer}) == len(model.graph.initializer)
+        used = {name for node in model.graph.node for name in node.input}
+        assert used >= {i.name for i in model.graph.initializer}
+
+
+@pytest.mark.parametrize("precision", graph.PRECISIONS["gpu"])
+def test_gelu_and_its_bias_are_one_operator(built, precision: str) -> None:
+    loaded, path = built("bert", precision)
+    operators = [node.op_type for node in onnx.load(path).graph.node]
+    assert operators.count("BiasGelu") == loaded.model.config.num_hidden_layers
+    assert "Erf" not in operators
 
 
 @pytest.mark.parametrize("precision", graph.PRECISIONS["gpu"])
