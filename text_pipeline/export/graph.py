@@ -89,13 +89,14 @@ def build(source: Source, layout: str, device: str = "cpu", precision: str = "fp
     _define(model, MeanOfWindows)
     _define(model, JoinWindowsOnGpu if layout == "packed" and device == "gpu" else JoinWindows)
     InlinePass()(model)
-    if device == "gpu":
-        fuse_for_gpu(model)
-    else:
+    if device == "cpu":
         if layout == "packed":
             for operator in OPERATORS:
                 _define(model, operator)
         fuse_for_cpu(model)
+    elif layout == "packed":
+        # A padded graph keeps to standard operators: TensorRT knows no others.
+        fuse_for_gpu(model)
     finish_outputs(model, source.labels)
     model.opset_imports["com.microsoft"] = 1
     model.graph.name = "text_classifier_onnx"

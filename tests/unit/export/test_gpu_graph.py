@@ -170,6 +170,7 @@ def test_a_padded_batch_waits_twice(tmp_path: Path, name: str) -> None:
     ir.save(graph.build(loaded, "padded", "gpu", "fp16"), tmp_path / "model.onnx")
     placement = cuda_kernels.place(onnx.load(tmp_path / "model.onnx"))
     assert placement.without_kernel == ["Gather labels"]
+    assert {node.domain for node in onnx.load(tmp_path / "model.onnx").graph.node} == {""}
     # Whether there are windows, and how long the longest is.
     assert len(placement.copies) == 3 and "class_order" in placement.copies
     assert not placement.waiting
