@@ -21,8 +21,8 @@ fastest everywhere and the only ones that use AVX-512 VNNI, AVX-VNNI and AMX, bu
 VNNI they add the products of two neighbouring inputs in 16 bits, which saturate (vpmaddubsw in
 MLAS's QgemmU8X8KernelAvx2.S and QgemmU8X8KernelAvx512Core.S). So weights are scaled until no two
 neighbours get that far (PAIR_LIMIT). On arm64 any two products fit in 16 bits (2 x 128 x 127, for
-no weight is -128) or the sums have 32 from the start. Reasoned from the sources for VNNI, AMX and
-arm64; run on AVX2.
+no weight is -128) or the sums have 32 from the start. Run on AVX2 and AVX-512 VNNI; reasoned from
+the sources for AMX and arm64.
 
 uint8 weights with zero point 128 saturate nowhere and round a little better, but in 2026 ONNX
 Runtime took VNNI and AMX from them (its pull request 27671): their kernel for AVX-512 does no more
