@@ -155,7 +155,8 @@ def gpu(results: Path | None, plans: bool) -> None:
     if problem := here.problem:
         raise TextPipelineError(problem)
     folder = _folder(results, "gpu-")
-    written = check.run(here, steps, machine.describe(), folder, _say)
+    described = {**machine.describe(), **here.describe()}
+    written = check.run(here, steps, described, folder, _say)
     click.echo(f"written to {folder}", err=True)
     if failures := written.failures:
         click.echo("\n".join(failures), err=True)

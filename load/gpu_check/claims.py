@@ -3,6 +3,7 @@
 Steps measure *figures*, numbers with a name; a claim is about one figure or the ratio of two.
 """
 
+import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,7 +84,8 @@ def judge(claim: Claim, figures: Mapping[str, float], missing: Mapping[str, str]
 
 def number(value: float) -> str:
     """Three digits, or all of an integer: 1250, 0.0034, 18.2."""
-    return f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+    is_whole = math.isfinite(value) and (abs(value) >= 100 or value == int(value))
+    return f"{value:.0f}" if is_whole else f"{value:.3g}"
 
 
 _AGREES = "README, Your own model: --min-agreement and --tolerance (text_pipeline/export/gate.py)"

@@ -26,13 +26,19 @@ class Found:
     missing: Mapping[str, str]
     """Of DOCKER and GRAPHS: what stands in the way, and the way out."""
 
+    def describe(self) -> dict[str, str]:
+        """Name: value, beside what machine.describe says."""
+        providers = ", ".join(onnxruntime.get_available_providers())
+        return {
+            "GPU": "; ".join(self.gpus),
+            "ONNX Runtime": f"{onnxruntime.__version__} with {providers}",
+        }
+
     @property
     def form(self) -> str:
         """Which of the check's two forms can run here, in words."""
         if DOCKER not in self.missing:
-            graphs = (
-                "the graphs alone" if GRAPHS not in self.missing else "without the graphs alone"
-            )
+            graphs = "not the graphs alone" if GRAPHS in self.missing else "and the graphs alone"
             return f"A: the GPU image under test and load, {graphs}"
         if GRAPHS not in self.missing:
             return "B: the graphs alone, without a server"

@@ -39,7 +39,7 @@ class Report:
 
     @property
     def failures(self) -> list[str]:
-        """Claims that do not hold and steps that failed, in words; what cannot run here is neither."""
+        """Claims that do not hold, steps that failed; what cannot run here is neither."""
         claims = [f"{v.claim.name}: {v.measured_in_words}, expected {v.claim.limit_in_words}"
                   for v in self.verdicts() if v.outcome == FAIL]  # fmt: skip
         steps = [f"step {o.step.name}: {o.record.error}" for o in self.outcomes if o.record.error]
