@@ -2,6 +2,7 @@
 # make test:  every test, against a server of its own
 # make load: throughput and latency of the default model under load, with a report in load/runs/
 # make test-container: the integration suite and more against the CPU image; needs a Docker engine
+# make test-gpu: what the manual says of GPUs, checked on this machine's, with a report in load/runs/
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +15,7 @@ PORTS := --http-port $(HTTP_PORT) --grpc-port $(GRPC_PORT) --metrics-port $(METR
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock
 DEFAULT_MODEL := model_repository/text_classifier_onnx/1/model.onnx
 
-.PHONY: serve load test test-container lint model clean
+.PHONY: serve load test test-container test-gpu lint model clean
 
 # The ports come first: a taken one is worth knowing before minutes of installing.
 serve:
@@ -31,6 +32,9 @@ test: $(VENV)/.test model
 
 test-container: $(VENV)/.test model
 	$(BIN)/pytest --server container tests/integration tests/container
+
+test-gpu: $(VENV)/.test
+	$(BIN)/python -m load gpu
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from load import experiments, machine, report, repositories, watch
+from load.gpu_check import check, found, plan
 from load.levels import Measured, measure
 from text_pipeline.cli import Commands, shared
 from text_pipeline.embedded.server import EmbeddedServer
@@ -140,6 +141,28 @@ def experiment(names: Sequence[str], rounds: int, seconds: float, results: Path 
     click.echo(f"written to {folder}", err=True)
 
 
+@main.command()
+@click.option(
+    "--results", type=click.Path(path_type=Path), help="Folder. Default: load/runs/gpu-<time>."
+)
+@click.option("--plan", "plans", is_flag=True, help="Say what would run here, and run nothing.")
+def gpu(results: Path | None, plans: bool) -> None:
+    """Check on this machine's GPU what the manual says of GPUs, with a report."""
+    here, steps = found.look(), plan.steps()
+    if plans:
+        click.echo("\n".join(plan.lines(steps, here)))
+        return
+    if problem := here.problem:
+        raise TextPipelineError(problem)
+    folder = _folder(results, "gpu-")
+    described = {**machine.describe(), **here.describe()}
+    written = check.run(here, steps, described, folder, _say)
+    click.echo(f"written to {folder}", err=True)
+    if failures := written.failures:
+        click.echo("\n".join(failures), err=True)
+        raise TextPipelineError(f"{len(failures)} claims or steps failed: {folder / 'report.md'}")
+
+
 def _measure(
     server: Server,
     texts: workload.Workload,
@@ -175,9 +198,9 @@ def _server(
         yield server
 
 
-def _folder(results: Path | None) -> Path:
+def _folder(results: Path | None, prefix: str = "") -> Path:
     if results is None:
-        results = RUNS / datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
+        results = RUNS / datetime.datetime.now().strftime(f"{prefix}%Y-%m-%d-%H%M%S")
     results.mkdir(parents=True, exist_ok=True)
     return results
 

@@ -48,6 +48,7 @@ class Level:
     """The rest of the ensemble's time."""
     network_ms: float
     """Client and protocol: what the caller waits beyond the server's time."""
+    texts_a_request: int = 1
 
     @property
     def load(self) -> str:
@@ -73,6 +74,7 @@ def measure(
     rate: float | None = None,
     seconds: float,
     protocol: str = "grpc",
+    texts_a_request: int = 1,
     commands: list[str] | None = None,
 ) -> Measured:
     """Loads `server` for about `seconds`.
@@ -87,13 +89,18 @@ def measure(
         assert concurrency is not None
         # Warms the server up, and says how much it answers.
         probe = Load(max(2 * concurrency, 20), concurrency=concurrency)
-        warm = perf_analyzer.run(workload.texts, probe, server, protocol=protocol)
+        warm = perf_analyzer.run(
+            workload.texts, probe, server, protocol=protocol, texts_a_request=texts_a_request
+        )
         per_s = warm.requests.throughput
         load = Load(workload.requests(per_s, seconds, concurrency), concurrency=concurrency)
     before = processors.seconds(server)
-    run = perf_analyzer.run(workload.texts, load, server, protocol=protocol, commands=commands)
+    run = perf_analyzer.run(
+        workload.texts, load, server, protocol=protocol, texts_a_request=texts_a_request,
+        commands=commands,
+    )  # fmt: skip
     spent = {name: s - before.get(name, 0) for name, s in processors.seconds(server).items()}
-    level = _level(workload, protocol, concurrency, rate, run.requests, run.models)
+    level = _level(workload, protocol, concurrency, rate, texts_a_request, run.requests, run.models)
     measurement = replace(run.requests, processor_s=spent)
     return Measured(level, measurement, run.models[CLASSIFIER].batch_sizes)
 
@@ -103,6 +110,7 @@ def _level(
     protocol: str,
     concurrency: int | None,
     rate: float | None,
+    texts_a_request: int,
     found: Measurement,
     models: Mapping[str, ModelStatistics],
 ) -> Level:
@@ -115,7 +123,7 @@ def _level(
         concurrency=concurrency,
         rate=rate,
         requests=found.count,
-        texts_per_s=found.throughput,
+        texts_per_s=found.throughput * texts_a_request,
         p50_ms=p50,
         p95_ms=p95,
         p99_ms=p99,
@@ -131,4 +139,5 @@ def _level(
         compute_ms=classifier.total_ms - classifier.queue_ms,
         ensemble_ms=max(0.0, ensemble.total_ms - tokenizer.total_ms - classifier.total_ms),
         network_ms=max(0.0, mean - ensemble.total_ms),
+        texts_a_request=texts_a_request,
     )

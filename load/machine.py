@@ -41,8 +41,11 @@ def _version(package: str) -> str:
 
 def _commit() -> str:
     root = Path(__file__).parents[1]
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            cwd=root, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except OSError:  # no git here
+        return "unknown"
     return done.stdout.strip() or "unknown"

@@ -95,15 +95,18 @@ def run(
     server: Server,
     *,
     protocol: str = "grpc",
+    texts_a_request: int = 1,
     commands: list[str] | None = None,
 ) -> Run:
-    """Sends `texts`, one a request, again and again to `text_pipeline_ensemble`.
+    """Sends `texts`, one or more a request, again and again to `text_pipeline_ensemble`.
 
-    Raises TextPipelineError with perf_analyzer's own words when the server is not there, does not
-    serve the model or rejects a text. `commands` gets the command line.
+    A request of several has texts that follow each other. Raises TextPipelineError with
+    perf_analyzer's own words when the server is not there, does not serve the model or rejects a
+    text. `commands` gets the command line.
     """
     url = server.http_url if protocol.startswith("http") else server.grpc_url
-    arguments = [*PROTOCOLS[protocol], "-m", ENSEMBLE, *load.arguments()]
+    batch = [] if texts_a_request == 1 else ["-b", str(texts_a_request)]
+    arguments = [*PROTOCOLS[protocol], "-m", ENSEMBLE, *batch, *load.arguments()]
     return _run(url, arguments, [{"text": [text]} for text in texts], commands, server)
 
 
