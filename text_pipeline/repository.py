@@ -265,8 +265,8 @@ def version_policy(versions: Sequence[int]) -> str:
 
 
 def _static_files() -> Iterator[Path]:
-    """Configurations, the tokenizer's code, and the placeholders of the ensembles' versions."""
-    for pattern in ("*/config.pbtxt", "*/configs/*.pbtxt", "*/1/.gitkeep"):
+    """Configurations, their warm-up's data, the tokenizer's code, the ensembles' placeholders."""
+    for pattern in ("*/config.pbtxt", "*/configs/*.pbtxt", "*/warmup/*", "*/1/.gitkeep"):
         yield from sorted(STATIC_REPOSITORY.glob(pattern))
     yield from TOKENIZER_CODE
 

@@ -27,7 +27,7 @@ def published(path: Path, made_for: str | None) -> Repository:
 
 @pytest.mark.parametrize(
     ("made_for", "configuration", "others"),
-    [("cpu", "gpu", "cpu"), ("gpu", "cpu", "gpu or tensorrt")],
+    [("cpu", "gpu", "cpu"), ("gpu", "cpu", "gpu or latency or tensorrt")],
 )
 def test_one_line_names_both_devices_and_what_to_do(
     tmp_path: Path, made_for: str, configuration: str, others: str
@@ -42,7 +42,13 @@ def test_one_line_names_both_devices_and_what_to_do(
 
 @pytest.mark.parametrize(
     ("made_for", "configuration"),
-    [("cpu", "cpu"), ("gpu", "gpu"), ("gpu", "tensorrt"), ("gpu", "a name without a file")],
+    [
+        ("cpu", "cpu"),
+        ("gpu", "gpu"),
+        ("gpu", "tensorrt"),
+        ("gpu", "latency"),
+        ("gpu", "a name without a file"),
+    ],
 )
 def test_the_device_it_is_made_for_is_no_problem(
     tmp_path: Path, made_for: str, configuration: str
@@ -100,4 +106,4 @@ def test_serve_says_it_before_the_server_starts(
 def test_inspect_names_the_configurations_of_its_device(tmp_path: Path) -> None:
     published(tmp_path, "gpu")
     output = CliRunner().invoke(commands, ["inspect", "--repository", str(tmp_path)]).output
-    assert "runs with  config.pbtxt, tensorrt\n" in output
+    assert "runs with  config.pbtxt, latency, tensorrt\n" in output
