@@ -231,7 +231,7 @@ class EmbeddedServer:
                 grpc=self.grpc_port,
                 metrics=self.metrics_port,
             ),
-            # Percentiles; Triton has latency histograms for decoupled models only.
+            # Percentiles. deploy/monitoring/README.md says why no histogram, not of a newer Triton.
             "--metrics-config=summary_latencies=true",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
             *frontends.arguments(parts, self.extra_arguments),
