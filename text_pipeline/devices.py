@@ -3,6 +3,7 @@
 No protobuf here: the GPU image, where this matters, has none.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from text_pipeline.repository import CLASSIFIER, Repository
 DEFAULT = "config.pbtxt"
 _COMMENT = re.compile(r"#.*")
 _KIND = re.compile(r"\bkind: *KIND_(CPU|GPU)\b")
+_CACHE = re.compile(r'"trt_\w+_cache_path"\s+value: *"([^"]+)"')
 
 
 def classifier_path(repository: Path, configuration: str) -> Path:
@@ -61,4 +63,15 @@ def problems(repository: Repository, configuration: str) -> Iterator[str]:
             yield (
                 f"version {version} was exported for {made_for}, and configuration "
                 f"{configuration} runs it on {runs_on}: export it with --device {runs_on}{others}"
+            )
+
+
+def cache_problems(repository: Path, configuration: str) -> Iterator[str]:
+    """One line for each folder that the configuration's TensorRT engines cannot be written to."""
+    text = without_comments(classifier_path(repository, configuration))
+    for folder in sorted(set(_CACHE.findall(text))):
+        if not os.access(folder, os.W_OK | os.X_OK):
+            yield (
+                f"{folder} is no folder that user {os.getuid()} can write to: TensorRT's engines, "
+                "which take minutes, will be built at every start (deploy/tensorrt)"
             )

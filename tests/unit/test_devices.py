@@ -107,3 +107,15 @@ def test_inspect_names_the_configurations_of_its_device(tmp_path: Path) -> None:
     published(tmp_path, "gpu")
     output = CliRunner().invoke(commands, ["inspect", "--repository", str(tmp_path)]).output
     assert "runs with  config.pbtxt, latency, tensorrt\n" in output
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    repository = published(tmp_path / "models", "gpu").path
+    path = repository / CLASSIFIER / "configs" / "tensorrt.pbtxt"
+    cache = tmp_path / "cache"
+    path.write_text(path.read_text().replace('"/cache"', f'"{cache}"'))
+    (line,) = devices.cache_problems(repository, "tensorrt")
+    assert line.startswith(f"{cache} is no folder that user ")
+    cache.mkdir()
+    assert not [*devices.cache_problems(repository, "tensorrt")]
+    assert not [*devices.cache_problems(repository, "gpu")]
