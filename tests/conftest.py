@@ -6,11 +6,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from tests import containers, tiny_models
+from tests.closeness import Closeness
 from text_pipeline import corpus
 from text_pipeline.control import KEY_VARIABLE
 from text_pipeline.default_model import build
@@ -38,7 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--server",
         default="embedded",
         help="'embedded' starts one from the wheel, 'container' the CPU image, 'gpu' the GPU "
-        "image; HOST:HTTP_PORT:GRPC_PORT names a running one",
+        "image; HOST:HTTP_PORT:GRPC_PORT names a running one, with the model of this clone's "
+        "model_repository, whose precision says how close answers have to be",
     )
 
 
@@ -51,6 +54,16 @@ def pytest_configure(config: pytest.Config) -> None:
             f"--server {target}: expected 'embedded', 'container', 'gpu' or "
             "HOST:HTTP_PORT:GRPC_PORT"
         )
+    # A HOST has a device that nobody here knows.
+    if ":" not in target:
+        containers.check_export(target, _report())
+
+
+def _report() -> dict[str, Any]:
+    """The export.json of the version in use; empty while `make model` has not been run."""
+    repository = Repository(REPOSITORY)
+    version = repository.version_in_use()
+    return (repository.report(version) if version is not None else None) or {}
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -118,6 +131,18 @@ def server(
         return
     with serve_repository(REPOSITORY) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def closeness() -> Closeness:
+    """How near the answers of the server under test have to be to others, by its precision."""
+    return Closeness.of(_report().get("precision", "fp32"))
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    """What the server under test runs its graphs on: "cpu" or "gpu"."""
+    return containers.device(request.config.getoption("--server"))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,26 @@ def check(kind: str) -> None:
     if kind == "gpu" and not GPU_DRIVER.exists():
         raise pytest.UsageError(
             f"--server gpu needs an NVIDIA GPU and its driver: {GPU_DRIVER} does not exist"
+        )
+
+
+def device(server: str) -> str:
+    """What a `--server` runs its graphs on: "cpu" or "gpu"."""
+    return "gpu" if server == "gpu" else "cpu"
+
+
+def check_export(server: str, report: Mapping[str, Any]) -> None:
+    """Raises UsageError if the model of this clone was exported for another device.
+
+    `report` is its export.json. A packed graph for CPU has loops, which on a GPU are slow beyond
+    measure; one for GPU has operators that ONNX Runtime has for CUDA alone.
+    """
+    expected, found = device(server), report.get("device", device(server))
+    if found != expected:
+        raise pytest.UsageError(
+            f"--server {server} needs a model that was exported for {expected}, the version in use "
+            f"of model_repository was exported for {found}: `text-pipeline export --model default "
+            f"--device {expected} --repository model_repository`"
         )
 
 

@@ -136,6 +136,7 @@ def _version_rows(version: Version) -> Iterator[tuple[str, str]]:
             "graph",
             f"{report.get('layout')}, {report.get('precision')} for {report.get('device')}",
         )
+        yield "runs with", ", ".join(version.configurations) or "no configuration of its device"
         pairs = ", also pairs" if report.get("takes_pairs") else ""
         yield "takes", f"up to {report.get('max_tokens')} tokens{pairs}"
     if version.labels:

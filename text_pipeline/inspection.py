@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from text_pipeline import configuration
+from text_pipeline import configuration, devices
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository import (
     CLASSIFIER,
@@ -39,6 +39,8 @@ class Version:
     labels: Sequence[str]
     bytes: int
     """On the disk, tokenizer included."""
+    configurations: Sequence[str]
+    """Those that run the graph on the device it was exported for; none if it is not known."""
     problems: Sequence[str]
 
 
@@ -116,7 +118,8 @@ def _version(path: Path, number: int, in_use: bool, is_loaded: bool) -> Version:
         )
     folders = (classifier, code / "tokenizer")
     size = sum(f.stat().st_size for folder in folders for f in folder.rglob("*") if f.is_file())
-    return Version(number, in_use, is_loaded, report, labels, size, problems)
+    fitting = devices.fitting(path, report.get("device", ""))
+    return Version(number, in_use, is_loaded, report, labels, size, fitting, problems)
 
 
 def _read(path: Path, parse: Callable[[str], Parsed], problems: list[str]) -> Parsed | None:

@@ -108,10 +108,10 @@ class Repository:
 
     def has_current_format(self, version: int) -> bool:
         """Whether a version's graph can be loaded, as far as its report tells."""
-        report = self._report(version)
+        report = self.report(version)
         return report is None or is_current(report)
 
-    def _report(self, version: int) -> dict[str, Any] | None:
+    def report(self, version: int) -> dict[str, Any] | None:
         """A version's export.json; None if there is none that can be read."""
         try:
             text = (self.path / CLASSIFIER / str(version) / REPORT).read_text(encoding="utf-8")
@@ -120,7 +120,7 @@ class Repository:
             return None
 
     def _check_format(self, version: int, name: str) -> None:
-        report = self._report(version)
+        report = self.report(version)
         if report is not None and not is_current(report):
             raise TextPipelineError(
                 f"version {version} of {name} was exported by another text-pipeline and its graph "
@@ -173,10 +173,10 @@ class Repository:
                 f"{name} has no version {used}, which its ensembles use: "
                 f"`text-pipeline use --version {self.versions()[-1]} --repository {name}`"
             )
-        for version in self._loaded():
+        for version in self.loaded():
             self._check_format(version, name)
 
-    def _loaded(self) -> list[int]:
+    def loaded(self) -> list[int]:
         """The published versions that a server loads."""
         configuration = self.path / CLASSIFIER / "config.pbtxt"
         text = configuration.read_text(encoding="utf-8") if configuration.is_file() else ""
@@ -265,8 +265,8 @@ def version_policy(versions: Sequence[int]) -> str:
 
 
 def _static_files() -> Iterator[Path]:
-    """Configurations, the tokenizer's code, and the placeholders of the ensembles' versions."""
-    for pattern in ("*/config.pbtxt", "*/configs/*.pbtxt", "*/1/.gitkeep"):
+    """Configurations, their warm-up's data, the tokenizer's code, the ensembles' placeholders."""
+    for pattern in ("*/config.pbtxt", "*/configs/*.pbtxt", "*/warmup/*", "*/1/.gitkeep"):
         yield from sorted(STATIC_REPOSITORY.glob(pattern))
     yield from TOKENIZER_CODE
 

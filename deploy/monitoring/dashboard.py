@@ -38,7 +38,10 @@ def per_request(*metrics: str, selector: str) -> str:
 
 
 def percentile(selector: str, by: str) -> str:
-    """Seconds, of the slowest server: percentiles of several cannot be put together."""
+    """Seconds, of the slowest server: percentiles of several cannot be put together.
+
+    README.md says what the histogram of newer servers is too coarse for.
+    """
     return f"max by ({by}) (nv_inference_request_summary_us{selector}) / 1e6"
 
 

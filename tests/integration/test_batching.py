@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.closeness import Closeness
 from tests.conftest import Server
 from tests.integration.protocols import infer, label
 from text_pipeline import corpus
@@ -15,27 +16,32 @@ from text_pipeline.export.source import Source
 POOL = corpus.mixed(40, seed=4)
 
 
-def test_concurrent_requests_get_their_own_answers(server: Server, reference: Source) -> None:
+def test_concurrent_requests_get_their_own_answers(
+    server: Server, reference: Source, closeness: Closeness
+) -> None:
     with ThreadPoolExecutor(len(POOL)) as executor:
         answers = list(executor.map(lambda text: infer(server, "grpc", [text]), POOL))
     for answer, expected in zip(answers, pytorch_outputs(reference, POOL), strict=True):
-        np.testing.assert_allclose(answer["logits"][0], expected["logits"], atol=1e-4)
+        closeness.check(answer["logits"][0], expected["logits"], 1e-4)
 
 
 @settings(max_examples=20, deadline=None)
 @given(rows=st.lists(st.sampled_from(range(len(POOL))), min_size=1, max_size=16))
-def test_answer_alone_is_the_answer_in_a_batch(server: Server, rows: list[int]) -> None:
+def test_answer_alone_is_the_answer_in_a_batch(
+    server: Server, reference: Source, closeness: Closeness, rows: list[int]
+) -> None:
     together = infer(server, "grpc", [POOL[row] for row in rows])
     row = rows[len(rows) // 2]
     alone = infer(server, "grpc", [POOL[row]])
     position = len(rows) // 2
-    np.testing.assert_allclose(together["logits"][position], alone["logits"][0], atol=1e-5)
-    assert [label(n) for n in together["labels"][position]] == [
-        label(n) for n in alone["labels"][0]
-    ]
+    closeness.check(together["logits"][position], alone["logits"][0], 1e-5)
+    named = [label(name) for name in together["labels"][position]]
+    closeness.check_order(named, reference.labels, alone["probabilities"][0])
 
 
-def test_requests_of_different_sizes_and_limits_share_batches(server: Server) -> None:
+def test_requests_of_different_sizes_and_limits_share_batches(
+    server: Server, closeness: Closeness
+) -> None:
     sizes = [1, 2, 5, 1, 8, 3, 1, 4]
     starts = np.cumsum([0, *sizes[:-1]])
     limits = [None, 8, None, 16, 512, 8, 3, None]
@@ -49,5 +55,5 @@ def test_requests_of_different_sizes_and_limits_share_batches(server: Server) ->
         together = list(executor.map(ask, range(len(sizes))))
     for index, answer in enumerate(together):
         alone = ask(index)
-        np.testing.assert_allclose(answer["logits"], alone["logits"], atol=1e-5)
+        closeness.check(answer["logits"], alone["logits"], 1e-5)
         np.testing.assert_array_equal(answer["token_count"], alone["token_count"])

@@ -42,13 +42,18 @@ def outputs() -> dict[int, list[dict[str, np.ndarray]]]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, serve_repository, outputs) -> Iterator[Server]:
+def served(
+    tmp_path_factory: pytest.TempPathFactory, serve_repository, device: str, outputs
+) -> Iterator[Server]:
     """A server that has loaded all of MODELS and uses the last."""
     folder = tmp_path_factory.mktemp("evaluated")
     repository = Repository(folder / "repository")
     for version, (make, settings) in MODELS.items():
         model = make(folder / str(version), **settings)
-        export_model(str(model), repository, texts=TEXTS[:4], progress=lambda _: None)
+        export_model(
+            str(model), repository, device=device, precision="fp32", texts=TEXTS[:4],
+            progress=lambda _: None,
+        )  # fmt: skip
         outputs[version] = list(pytorch_outputs(load(str(model)), TEXTS))
     for step in STEPS:
         for path in (repository.path / step).glob("**/*.pbtxt"):

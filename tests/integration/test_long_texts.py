@@ -4,9 +4,9 @@ import threading
 import time
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
+from tests.closeness import Closeness
 from tests.conftest import Server
 from tests.integration import raw
 from tests.integration.protocols import PROTOCOLS, infer
@@ -36,14 +36,18 @@ def nothing_died(server: Server) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("text", SAME_BEGINNING.values(), ids=SAME_BEGINNING.keys())
-def test_the_answer_is_that_of_the_whole_text(server: Server, reference: Source, text: str) -> None:
-    check(reference, [text], infer(server, "grpc", [text]))
+def test_the_answer_is_that_of_the_whole_text(
+    server: Server, reference: Source, closeness: Closeness, text: str
+) -> None:
+    check(closeness, reference, [text], infer(server, "grpc", [text]))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_request_of_70_mb_is_answered(server: Server, protocol: str) -> None:
+def test_a_request_of_70_mb_is_answered(
+    server: Server, closeness: Closeness, protocol: str
+) -> None:
     short, long = infer(server, protocol, ["x" * 5000, "x" * 70 * MEGABYTE])["logits"]
-    np.testing.assert_allclose(long, short, atol=1e-5)
+    closeness.check(long, short, 1e-5)
 
 
 def test_a_text_with_hardly_any_tokens_is_refused(server: Server) -> None:

@@ -23,13 +23,14 @@ LABELS = [f"class {n}" for n in range(11)]
     ids=["BERT", "RoBERTa, its weights beside the graph as those of a large model"],
 )
 def test_exported_model_answers_as_in_pytorch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve_repository, make, embedded_bytes: int,
-    files: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve_repository, device: str, make,
+    embedded_bytes: int, files: int,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(graph, "EMBEDDED_BYTES", embedded_bytes)
     model = make(tmp_path / "model", **tiny_models.labelled(LABELS))
     repository = Repository(tmp_path / "repository")
-    export_model(str(model), repository)
+    # In fp32 on a GPU, too: rounding is the business of test_answers.py.
+    export_model(str(model), repository, device=device, precision="fp32")
     assert len(list(repository.path.glob("text_classifier_onnx/1/model.onnx*"))) == files
     reference = load(str(model))
     texts = ["", "<pad> [PAD] typed", "word " * 300, *corpus.mixed(20, seed=5)]

@@ -36,7 +36,9 @@ Answer = tuple[tuple[str, ...], int, tuple[float, ...]]
 
 
 @pytest.fixture(scope="module")
-def versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repository, list[Answer]]:
+def versions(
+    tmp_path_factory: pytest.TempPathFactory, device: str
+) -> tuple[Repository, list[Answer]]:
     """Version 1 a BERT and version 2 a RoBERTa, and what each of them answers in PyTorch."""
     folder = tmp_path_factory.mktemp("versions")
     models = [
@@ -46,7 +48,10 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repository, list
     repository = Repository(folder / "repository")
     expected = []
     for model in models:
-        export_model(str(model), repository, texts=[TEXT], progress=lambda _: None)
+        export_model(
+            str(model), repository, device=device, precision="fp32", texts=[TEXT],
+            progress=lambda _: None,
+        )  # fmt: skip
         source = load(str(model))
         (outputs,) = pytorch_outputs(source, [TEXT])
         tokens = len(source.tokenizer(TEXT)["input_ids"])

@@ -45,7 +45,8 @@ def inspect(path: Path, *options: str) -> str:
 
 def test_every_version_is_shown_with_what_its_export_found(repository: Path) -> None:
     head, first, second = inspect(repository).split("\n\n")
-    assert head == f"{repository}: version 2 is in use; configurations: config.pbtxt, cpu, tensorrt"
+    names = "config.pbtxt, cpu, latency, tensorrt"
+    assert head == f"{repository}: version 2 is in use; configurations: {names}"
     assert first.startswith("version 1, loaded\n") and second.startswith("version 2, in use\n")
     assert "packed, fp32 for cpu" in first
     assert "up to 128 tokens, also pairs" in first

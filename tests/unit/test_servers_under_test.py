@@ -1,14 +1,17 @@
 """`pytest --server ...` on a machine that lacks what it needs says so at once."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests import containers
+from tests.closeness import Closeness
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,3 +55,56 @@ class Engine:
 
 def test_an_unknown_server_is_named() -> None:
     assert "--server somewhere: expected 'embedded', 'container'" in run("somewhere")
+
+
+@pytest.mark.parametrize(
+    ("server", "exported_for"), [("gpu", "cpu"), ("embedded", "gpu"), ("container", "gpu")]
+)
+def test_a_model_of_another_device_is_refused_in_one_line(server: str, exported_for: str) -> None:
+    with pytest.raises(pytest.UsageError) as raised:
+        containers.check_export(server, {"device": exported_for})
+    expected = "gpu" if server == "gpu" else "cpu"
+    (line,) = str(raised.value).splitlines()
+    assert line.startswith(f"--server {server} needs a model that was exported for {expected}, ")
+    assert f"exported for {exported_for}: " in line and f"--device {expected} " in line
+
+
+def test_a_model_of_its_device_or_none_yet_is_taken() -> None:
+    containers.check_export("gpu", {"device": "gpu"})
+    containers.check_export("container", {"device": "cpu"})
+    containers.check_export("gpu", {})
+
+
+LABELS = ["a", "b", "c"]
+PROBABILITIES = np.array([0.5, 0.3, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("precision", "difference", "is_close"),
+    [
+        ("fp32", 0.9e-4, True),
+        ("fp32", 1.2e-4, False),
+        ("int8", 1.2e-4, False),
+        ("fp16", 0.1, True),  # of logits of 4
+        ("fp16", 0.13, False),
+    ],
+)
+def test_answers_are_as_close_as_the_precision_allows(
+    precision: str, difference: float, is_close: bool
+) -> None:
+    logits = np.array([4.0, -1.0], np.float64)
+    failure = contextlib.nullcontext() if is_close else pytest.raises(AssertionError)
+    with failure:
+        Closeness.of(precision).check(logits + difference, logits, 1e-4)
+
+
+def test_only_fp16_may_swap_classes_and_only_near_ones() -> None:
+    near = np.array([0.5, 0.46, 0.04])
+    Closeness.of("fp16").check_order(["b", "a", "c"], LABELS, near)
+    with pytest.raises(AssertionError):
+        Closeness.of("fp32").check_order(["b", "a", "c"], LABELS, near)
+    for wrong in (["b", "a", "c"], ["a", "b", "b"]):
+        with pytest.raises(AssertionError):
+            Closeness.of("fp16").check_order(wrong, LABELS, PROBABILITIES)
+    for precision in ("fp32", "fp16"):
+        Closeness.of(precision).check_order(LABELS, LABELS, PROBABILITIES)

@@ -16,11 +16,7 @@ from text_pipeline.errors import TextPipelineError
 @shared.port("http")
 @shared.port("grpc")
 @shared.port("metrics")
-@click.option(
-    "--model-config-name",
-    default="cpu",
-    help="Custom model configuration: <model>/configs/<name>.pbtxt where there is one.",
-)
+@shared.model_config_name
 @click.option(
     "--log",
     type=click.Path(path_type=Path, allow_dash=True),
@@ -66,11 +62,18 @@ def serve(
 @click.command()
 @shared.repository("Model repository to look into.")
 @click.option("--called", help="The repository's name in messages, if it is not its path.")
-def check(repository: Path, called: str | None) -> None:
-    """Say what is missing in a model repository; succeed if it can be served."""
+@shared.model_config_name
+def check(repository: Path, called: str | None, model_config_name: str) -> None:
+    """Say what is missing in a model repository; succeed if it can be served.
+
+    A graph that the configuration runs on another device than it is made for is a warning.
+    """
+    from text_pipeline import devices
     from text_pipeline.repository import Repository
 
     Repository(repository).check(called)
+    for found in devices.problems(Repository(repository), model_config_name):
+        click.echo(f"warning: {found}")
 
 
 @click.command()

@@ -45,3 +45,9 @@ triton = click.option(
     type=click.Path(path_type=Path),
     help="An installed Triton, such as /opt/tritonserver. Default: the wheel's.",
 )
+
+model_config_name = click.option(
+    "--model-config-name",
+    default="cpu",
+    help="Custom model configuration: <model>/configs/<name>.pbtxt where there is one.",
+)

@@ -42,7 +42,7 @@ def open_session(
     session = onnxruntime.InferenceSession(
         graph,
         session_options(config),
-        providers=execution_providers(kind, device_id, Parameters(config)),
+        providers=execution_providers(kind, device_id, config),
     )
     # ONNX Runtime goes on without a provider that does not start, and only warns.
     if kind == "GPU" and _CUDA not in session.get_providers():
@@ -57,8 +57,8 @@ def session_options(config: Mapping[str, Any]) -> onnxruntime.SessionOptions:
     ONNX Runtime's own default would give every instance a thread per core.
     """
     optimization = config.get("optimization", {})
-    if optimization.get("execution_accelerators"):
-        raise ConfigurationError("execution_accelerators are not supported by this backend")
+    if optimization.get("execution_accelerators", {}).get("cpu_execution_accelerator"):
+        raise ConfigurationError("cpu_execution_accelerator is not supported by this backend")
     parameters = Parameters(config)
     if parameters.get("share_session_between_instances"):
         raise ConfigurationError(
@@ -104,16 +104,46 @@ def instance_count(config: Mapping[str, Any]) -> int:
     return max(1, sum(g.get("count", 1) * max(1, len(g.get("gpus", []))) for g in groups))
 
 
-def execution_providers(kind: str, device_id: int, parameters: Parameters) -> list[Any]:
+def execution_providers(kind: str, device_id: int, config: Mapping[str, Any]) -> list[Any]:
     """ONNX Runtime's providers for an instance on CPU or on GPU `device_id`."""
     if kind == "CPU":
         return ["CPUExecutionProvider"]
+    options = {**_accelerator_options(config), **_parameter_options(Parameters(config))}
     available = onnxruntime.get_available_providers()
     if kind != "GPU" or _CUDA not in available:
         raise ConfigurationError(
             f"instance_group asks for KIND_{kind}, but this ONNX Runtime has only {available}: "
             f"{_GPU_REMEDY}"
         )
-    given = {name: parameters.get(name, None) for name in _CUDA_VALUES}
-    options = {n: _CUDA_VALUES[n](value) for n, value in given.items() if value is not None}
     return [(_CUDA, options | {"device_id": device_id}), "CPUExecutionProvider"]
+
+
+def _parameter_options(parameters: Parameters) -> dict[str, str | None]:
+    """Options of the CUDA provider among the model's parameters."""
+    given = {name: parameters.get(name, None) for name in _CUDA_VALUES}
+    return {n: _CUDA_VALUES[n](value) for n, value in given.items() if value is not None}
+
+
+def _accelerator_options(config: Mapping[str, Any]) -> dict[str, str]:
+    """Options of the CUDA provider of `gpu_execution_accelerator { name: "cuda" }`.
+
+    As the C++ backend has taken them since the middle of 2024 (its pull request 256): names and
+    values are ONNX Runtime's, which refuses those that it does not know. An empty value is none.
+    """
+    optimization = config.get("optimization", {})
+    given = optimization.get("execution_accelerators", {}).get("gpu_execution_accelerator", [])
+    options: dict[str, str] = {}
+    for accelerator in given:
+        if accelerator["name"] != "cuda":
+            raise ConfigurationError(
+                f"execution accelerator {accelerator['name']} is not supported by this backend: "
+                'expected "cuda"'
+            )
+        options |= {name: v for name, v in accelerator.get("parameters", {}).items() if v}
+    # The C++ backend overwrites these by the model's parameters, or by their defaults without them.
+    if lost := sorted(options.keys() & _CUDA_VALUES.keys()):
+        raise ConfigurationError(
+            f"{', '.join(lost)} of the accelerator cuda: Triton's C++ backend takes no notice of "
+            "it there; write it into the model's parameters"
+        )
+    return options

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from text_pipeline import addresses
+from text_pipeline import addresses, devices
 from text_pipeline.embedded import ports, threads, tracing
 from text_pipeline.embedded.log import STDOUT
 from text_pipeline.embedded.server import EmbeddedServer
@@ -46,12 +46,18 @@ def serve(
     """Runs until SIGINT or SIGTERM; raises TextPipelineError when the server cannot run or dies.
 
     A server that runs but does not classify any more counts as dead: whoever started this command
-    (Docker, systemd) can start it again. `progress` gets what a user wants to read: the addresses
-    and a request to try. Without a `log_path` the log is a temporary file, which stays only when
+    (Docker, systemd) can start it again. `progress` gets what a user wants to read: a warning if
+    the graph is made for another device or TensorRT's engines cannot be kept, the addresses, and
+    a request to try. Without a `log_path` the log is a temporary file, which stays only when
     something went wrong. One request in `trace_rate` is traced to `trace_url`. `extra_arguments`
     are tritonserver's own.
     """
     repository.check()
+    for problem in (
+        *devices.problems(repository, model_config_name),
+        *devices.cache_problems(repository.path, model_config_name),
+    ):
+        progress(f"warning: {problem}")
     if triton is not None:
         threads.check(repository.path, model_config_name, triton)
     address = addresses.resolve(host)

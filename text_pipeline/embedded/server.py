@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from text_pipeline import addresses, control
-from text_pipeline.embedded import child, guard, layout, ports, probe
+from text_pipeline.embedded import child, frontends, guard, layout, ports, probe
 from text_pipeline.embedded.log import ServerLog
 from text_pipeline.embedded.places import ServerFolder
 from text_pipeline.errors import TextPipelineError
@@ -125,7 +125,7 @@ class EmbeddedServer:
             parts = layout.create(self._folder)
         repository = self._folder.link("repository", self.repository.resolve())
         self._process = self.log.run(
-            [str(parts.binary), *self._arguments(repository, parts.backends)],
+            [str(parts.binary), *self._arguments(repository, parts)],
             called={str(repository): str(self.repository)},
             env=parts.environment,
             stdin=subprocess.DEVNULL,
@@ -218,12 +218,12 @@ class EmbeddedServer:
             return []
         return ["--rate-limit=execution_count", f"--rate-limit-resource={TURN}:{turns}"]
 
-    def _arguments(self, repository: Path, backends: Path) -> list[str]:
+    def _arguments(self, repository: Path, parts: layout.Layout) -> list[str]:
         return [
             f"--model-repository={repository}",
             f"--model-config-name={self.model_config_name}",
             "--disable-auto-complete-config",
-            f"--backend-directory={backends}",
+            f"--backend-directory={parts.backends}",
             f"--backend-config=python,shm-region-prefix-name={self.shared_memory_prefix}",
             *ports.arguments(
                 self.address,
@@ -231,9 +231,10 @@ class EmbeddedServer:
                 grpc=self.grpc_port,
                 metrics=self.metrics_port,
             ),
-            # Percentiles; Triton has latency histograms for decoupled models only.
+            # Percentiles. deploy/monitoring/README.md says why no histogram, not of a newer Triton.
             "--metrics-config=summary_latencies=true",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+            *frontends.arguments(parts, self.extra_arguments),
             *control.arguments(self.model_control),
             *self._turns(),
             *self.extra_arguments,

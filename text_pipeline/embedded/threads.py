@@ -1,27 +1,21 @@
-"""Threads of a configuration for CPU behind Triton's own ONNX Runtime backend.
-
-No protobuf here: the GPU image, where this matters, has none.
-"""
+"""Threads of a configuration for CPU behind Triton's own ONNX Runtime backend."""
 
 import re
 from pathlib import Path
 
+from text_pipeline import devices
 from text_pipeline.embedded.cores import usable_cores
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository import CLASSIFIER
 
 CPP_BACKEND = Path("backends", "onnxruntime", "libtriton_onnxruntime.so")
-_COMMENT = re.compile(r"#.*")
 _COUNT = re.compile(r"\bcount: *(\d+)\s+kind: *KIND_CPU")
 _THREADS = re.compile(r'"intra_op_thread_count"\s+value:? *{\s*string_value: *"(\d+)"')
 
 
 def check(repository: Path, configuration: str, triton: Path) -> None:
     """Raises TextPipelineError if the C++ backend would give every instance a thread per core."""
-    model = repository / CLASSIFIER
-    path = model / "configs" / f"{configuration}.pbtxt"
-    path = path if path.is_file() else model / "config.pbtxt"
-    text = _COMMENT.sub("", path.read_text(encoding="utf-8"))
+    path = devices.classifier_path(repository, configuration)
+    text = devices.without_comments(path)
     instances = sum(map(int, _COUNT.findall(text)))
     threads = _THREADS.search(text)
     if not instances or (threads and int(threads[1])) or not (triton / CPP_BACKEND).is_file():

@@ -8,15 +8,19 @@ from google.protobuf import json_format
 from text_pipeline import configuration
 from text_pipeline.embedded import load_checks
 from text_pipeline.errors import ConfigurationError, TextPipelineError
+from text_pipeline.export.session import open_session
 from text_pipeline.repository import CLASSIFIER, Repository
 
 
-def check(repository: Path, graph: Path) -> None:
-    """Raises TextPipelineError with the configuration that Triton would refuse for this graph."""
+def check(repository: Path, graph: Path, device: str = "cpu") -> None:
+    """Raises TextPipelineError with the configuration that Triton would refuse for this graph.
+
+    `device` is the one to load it on: a graph for GPU may have operators that a CPU lacks.
+    """
     options = onnxruntime.SessionOptions()
     # Types and shapes are inferred at every level; only these are asked for.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    session = open_session(graph, device, options)
     check_signature(repository, load_checks.Signature.of(session))
 
 

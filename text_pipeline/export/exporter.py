@@ -15,7 +15,7 @@ import transformers
 from text_pipeline import control, corpus
 from text_pipeline.default_model import build as default_model
 from text_pipeline.errors import TextPipelineError, cause
-from text_pipeline.export import configured, gate, graph, int8, source
+from text_pipeline.export import configured, gate, graph, int8, session, source
 from text_pipeline.export.heads import pools_end_token
 from text_pipeline.export.labels import label_line
 from text_pipeline.export.packed import reason_not_packed
@@ -87,16 +87,16 @@ def export_model(
             path = staged.classifier / GRAPH
             exact = staged.scratch / f"fp32-{GRAPH}" if precision == "int8" else None
             _build(loaded, path, layout, device, precision, texts, progress, track, exact)
-            checked, checked_on = path, device
-            if device == "gpu" and "CUDAExecutionProvider" not in _providers():
-                checked_on = "cpu"
-                if layout == "packed":
-                    progress("no GPU here: the same graph is checked with the attention for CPU")
-                    checked = staged.scratch / GRAPH
-                    _build(loaded, checked, layout, "cpu", precision, texts, progress, track)
+            checked, checked_on = path, session.checked_on(device)
+            if checked_on != device and layout == "packed":
+                progress("no GPU here: the same graph is checked with the attention for CPU")
+                checked = staged.scratch / GRAPH
+                _build(loaded, checked, layout, checked_on, precision, texts, progress, track)
             progress(f"comparing {len(gate_texts)} texts with PyTorch, in mixed batches and alone")
-            configured.check(repository.path, checked)
-            report = gate.check(loaded, checked, gate_texts, tolerance, min_agreement, track, exact)
+            configured.check(repository.path, checked, checked_on)
+            report = gate.check(
+                loaded, checked, gate_texts, tolerance, min_agreement, track, exact, checked_on
+            )
             loaded.save_tokenizer(staged.tokenizer)
             content = {
                 "format": REPORT_FORMAT,
@@ -150,12 +150,6 @@ def _build(
         feeds = track(gate.single_feeds(loaded, chosen), len(chosen))
         int8.quantize(model, feeds, path.parent)
     graph.save(model, path)
-
-
-def _providers() -> list[str]:
-    import onnxruntime
-
-    return onnxruntime.get_available_providers()
 
 
 def _choose_precision(device: str, requested: str | None) -> str:

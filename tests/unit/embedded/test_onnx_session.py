@@ -8,12 +8,16 @@ import pytest
 
 from tests.unit.embedded import ragged_model
 from text_pipeline.embedded import onnx_session
-from text_pipeline.embedded.parameters import Parameters
 from text_pipeline.errors import ConfigurationError
 
 
 def parameters(**values: str) -> dict[str, Any]:
     return {"parameters": {key: {"string_value": value} for key, value in values.items()}}
+
+
+def accelerators(name: str, device: str = "gpu", **values: str) -> dict[str, Any]:
+    given = {f"{device}_execution_accelerator": [{"name": name, "parameters": values}]}
+    return {"optimization": {"execution_accelerators": given}}
 
 
 @pytest.fixture
@@ -78,7 +82,7 @@ def test_graph_levels_mean_what_they_mean_to_the_cpp_backend(level: int, expecte
     [
         (parameters(share_session_between_instances="true"), "share_session_between_instances"),
         ({"optimization": {"graph": {"level": 7}}}, "graph level.*7"),
-        ({"optimization": {"execution_accelerators": {"gpu": []}}}, "execution_accelerators"),
+        (accelerators("openvino", device="cpu"), "cpu_execution_accelerator"),
     ],
 )
 def test_a_value_that_means_nothing_here_is_refused(config: dict, message: str) -> None:
@@ -101,26 +105,64 @@ def test_a_gpu_instance_without_the_cuda_provider_says_what_to_do(
         onnx_session.open_session({}, graph, "GPU", 0)
 
 
-def test_a_gpu_instance_runs_on_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def with_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         onnx_session.onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"]
     )
-    providers = onnx_session.execution_providers("GPU", 3, Parameters({}))
+
+
+@pytest.mark.usefixtures("with_cuda")
+def test_a_gpu_instance_runs_on_its_own_device() -> None:
+    providers = onnx_session.execution_providers("GPU", 3, {})
     assert providers[0] == ("CUDAExecutionProvider", {"device_id": 3})
 
 
-def test_parameters_for_gpus_reach_the_cuda_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        onnx_session.onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"]
-    )
+@pytest.mark.usefixtures("with_cuda")
+def test_parameters_for_gpus_reach_the_cuda_provider() -> None:
     given = parameters(gpu_mem_limit="1000", arena_extend_strategy="1", cudnn_conv_algo_search="2")
-    ((_, options), _) = onnx_session.execution_providers("GPU", 0, Parameters(given))
+    ((_, options), _) = onnx_session.execution_providers("GPU", 0, given)
     assert options == {
         "device_id": 0,
         "gpu_mem_limit": "1000",
         "arena_extend_strategy": "kSameAsRequested",
         "cudnn_conv_algo_search": "DEFAULT",
     }
+
+
+@pytest.mark.usefixtures("with_cuda")
+def test_options_of_the_accelerator_reach_the_cuda_provider_as_they_are() -> None:
+    given = accelerators("cuda", use_tf32="0", prefer_nhwc="", sdpa_kernel="4")
+    given |= parameters(arena_extend_strategy="1")
+    ((_, options), _) = onnx_session.execution_providers("GPU", 1, given)
+    assert options == {
+        "device_id": 1,
+        "use_tf32": "0",
+        "sdpa_kernel": "4",
+        "arena_extend_strategy": "kSameAsRequested",
+    }
+
+
+@pytest.mark.usefixtures("with_cuda")
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (accelerators("tensorrt"), 'tensorrt is not supported by this backend: expected "cuda"'),
+        (accelerators("CUDA"), "CUDA is not supported"),
+        (accelerators("cuda", arena_extend_strategy="kSameAsRequested"), "no notice of it there"),
+        (accelerators("cuda", gpu_mem_limit="1"), "gpu_mem_limit of the accelerator cuda"),
+    ],
+)
+def test_an_accelerator_that_would_do_nothing_is_refused(given: dict, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        onnx_session.execution_providers("GPU", 0, given)
+
+
+def test_accelerators_of_gpus_are_nothing_to_an_instance_on_cpu() -> None:
+    """As in the C++ backend, which reads them for KIND_GPU alone."""
+    given = accelerators("tensorrt")
+    assert onnx_session.execution_providers("CPU", 0, given) == ["CPUExecutionProvider"]
+    onnx_session.session_options(given)
 
 
 def test_a_cuda_provider_that_does_not_start_is_an_error(

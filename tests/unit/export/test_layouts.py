@@ -12,11 +12,11 @@ import pytest
 
 from tests import tiny_models, windowed
 from tests.unit.export.invariance import assert_batch_invariant
-from text_pipeline import corpus
+from text_pipeline import configuration, corpus
 from text_pipeline.embedded import load_checks
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import configured, exporter, gate, graph, source
-from text_pipeline.repository import STATIC_REPOSITORY, Repository
+from text_pipeline.repository import CLASSIFIER, STATIC_REPOSITORY, Repository
 
 PADDED_ONLY = ("big_bird", "deberta", "deberta-conv", "mbart", "rembert")
 PACKED = [name for name in tiny_models.ARCHITECTURES if name not in PADDED_ONLY]
@@ -132,6 +132,26 @@ def test_item_masked_altogether_is_finite_and_alone_in_it(built, name: str, layo
     for expected, found in zip(before, session.run(outputs, feed), strict=True):
         assert np.isfinite(found).all()
         np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], atol=INVARIANCE)
+
+
+@pytest.mark.parametrize(("name", "layout"), GRAPHS)
+def test_warm_up_is_a_batch_that_every_graph_runs(built, name: str, layout: str) -> None:
+    """One that fails would keep the model from being loaded."""
+    loaded, session = built(name, layout)
+    folder = STATIC_REPOSITORY / CLASSIFIER / "warmup"
+    for sample in configuration.read(STATIC_REPOSITORY, CLASSIFIER, "gpu").model_warmup:
+        # As Triton's core makes them of a sample: `batch_size` requests of one item.
+        items = {
+            name: np.zeros(given.dims, np.int64)
+            if given.zero_data
+            else np.fromfile(folder / given.input_data_file, np.int64, np.prod(given.dims))
+            for name, given in sample.inputs.items()
+        }
+        feed = {name: np.tile(item, sample.batch_size) for name, item in items.items()}
+        feed["item_length"] = np.full(sample.batch_size, len(items["input_ids"]), np.int32)
+        (logits,) = session.run(["logits"], feed)
+        assert logits.shape == (sample.batch_size, len(loaded.labels))
+        assert np.isfinite(logits).all()
 
 
 @pytest.mark.parametrize("is_one_request", [False, True], ids=["apart", "one request"])

@@ -21,28 +21,20 @@ from text_pipeline.repository import CLASSIFIER, STATIC_REPOSITORY, Repository
 README = Path(body.__file__).with_name("README.md").read_text(encoding="utf-8")
 TEXTS = [*corpus.short(6, seed=3), "a", "word " * 60]
 TOLERANCE = 0.05  # of fp16, as in test_gpu_graph.py
-# The keys that triton-inference-server/onnxruntime_backend takes (src/onnxruntime.cc); it refuses
-# every other one.
-KNOWN = {
-    "precision_mode", "max_workspace_size_bytes", "trt_max_partition_iterations",
-    "trt_min_subgraph_size", "int8_calibration_table_name", "int8_use_native_calibration_table",
-    "trt_dla_enable", "trt_dla_core", "trt_engine_cache_enable", "trt_engine_cache_path",
-    "trt_engine_cache_prefix", "trt_dump_subgraphs", "trt_force_sequential_engine_build",
-    "trt_context_memory_sharing_enable", "trt_layer_norm_fp32_fallback", "trt_timing_cache_enable",
-    "trt_timing_cache_path", "trt_force_timing_cache", "trt_detailed_build_log",
-    "trt_build_heuristics_enable", "trt_sparsity_enable", "trt_builder_optimization_level",
-    "trt_auxiliary_streams", "trt_tactic_sources", "trt_extra_plugin_lib_paths",
-    "trt_profile_min_shapes", "trt_profile_max_shapes", "trt_profile_opt_shapes",
-    "trt_cuda_graph_enable", "trt_dump_ep_context_model", "trt_ep_context_file_path",
-    "trt_ep_context_embed_mode",
+# TensorRT 11 has neither precisions of builders and layers nor calibration: a network is of its
+# graph's types (NVIDIA's migration guide from 10 to 11). ONNX Runtime's pull request 28611, of May
+# 2026, leaves out what set them.
+GONE_IN_TENSORRT_11 = {
+    "precision_mode", "int8_calibration_table_name", "int8_use_native_calibration_table",
+    "trt_layer_norm_fp32_fallback",
 }  # fmt: skip
 
 
 def parameters() -> dict[str, str]:
     config = configuration.read(STATIC_REPOSITORY, CLASSIFIER, "tensorrt")
-    (accelerator,) = config.optimization.execution_accelerators.gpu_execution_accelerator
-    assert accelerator.name == "tensorrt"
-    return dict(accelerator.parameters)
+    tensorrt, cuda = config.optimization.execution_accelerators.gpu_execution_accelerator
+    assert (tensorrt.name, cuda.name) == ("tensorrt", "cuda")
+    return dict(tensorrt.parameters)
 
 
 def shapes(text: str) -> dict[str, list[int]]:
@@ -65,17 +57,23 @@ def padded(loaded: source.Source, tmp_path_factory: pytest.TempPathFactory) -> P
     return path
 
 
-def test_only_the_accelerator_differs_from_the_gpu_configuration() -> None:
+def test_accelerator_items_and_instances_differ_from_the_gpu_configuration() -> None:
     gpu, tensorrt = (
         configuration.read(STATIC_REPOSITORY, CLASSIFIER, name) for name in ("gpu", "tensorrt")
     )
-    assert tensorrt.HasField("optimization")
-    tensorrt.ClearField("optimization")
+    most = shapes(parameters()["trt_profile_max_shapes"])
+    assert [tensorrt.max_batch_size] == most["item_length"]
+    assert [group.count for group in tensorrt.instance_group] == [1], "one builds the engines"
+    (cuda,) = gpu.optimization.execution_accelerators.gpu_execution_accelerator
+    assert cuda == tensorrt.optimization.execution_accelerators.gpu_execution_accelerator[1]
+    for config in (gpu, tensorrt):
+        for field in ("optimization", "max_batch_size", "instance_group"):
+            config.ClearField(field)
     assert tensorrt == gpu
 
 
-def test_the_backend_knows_every_parameter() -> None:
-    assert parameters().keys() <= KNOWN
+def test_tensorrt_11_takes_every_parameter() -> None:
+    assert not parameters().keys() & GONE_IN_TENSORRT_11
 
 
 def test_profiles_name_the_inputs_of_the_padded_graph(padded: Path) -> None:
@@ -134,11 +132,9 @@ def test_the_body_for_trtexec_answers_as_pytorch(loaded: source.Source, tmp_path
 def test_an_engine_is_built_and_answers_as_pytorch(
     loaded: source.Source, padded: Path, tmp_path: Path
 ) -> None:
-    names = {"precision_mode": "trt_fp16_enable", "max_workspace_size_bytes":
-             "trt_max_workspace_size"}  # fmt: skip
+    names = {"max_workspace_size_bytes": "trt_max_workspace_size"}
     options = {names.get(key, key): value for key, value in parameters().items()}
-    options |= {"trt_fp16_enable": "1", "trt_engine_cache_path": str(tmp_path),
-                "trt_timing_cache_path": str(tmp_path)}  # fmt: skip
+    options |= {"trt_engine_cache_path": str(tmp_path), "trt_timing_cache_path": str(tmp_path)}
     session = onnxruntime.InferenceSession(
         padded, providers=[("TensorrtExecutionProvider", options), "CUDAExecutionProvider"]
     )
