@@ -9,6 +9,9 @@ from text_pipeline.errors import RequestRejectedError, ServerUnreachableError, T
 _ENSEMBLE_PREFIX = re.compile(r"^in ensemble '[^']*', ")
 # What the tokenizer says about one text: its row within the request, counted from 0.
 _REJECTED_TEXT = re.compile(r"(text|text_pair)\[(\d+)\]: (.*)")
+# A server that stops cancels the calls that it has not answered; nobody waits for those that the
+# client itself cancels.
+_GONE = ("UNAVAILABLE", "CANCELLED")
 _UNRESOLVED = ("errors resolving", "DNS resolution failed")
 _UNCONNECTED = ("failed to connect to all addresses", *_UNRESOLVED)
 # A port that takes the connection and then drops it speaks something else, mostly HTTP/1.1.
@@ -21,8 +24,8 @@ def is_unconnected(error: InferenceServerException) -> bool:
 
 
 def is_unavailable(error: InferenceServerException) -> bool:
-    """Whether the same request may succeed a moment later: a lost connection, a full queue."""
-    return _code(error) == "UNAVAILABLE"
+    """Whether the same request may succeed a moment later: a server that went, a full queue."""
+    return _code(error) in _GONE
 
 
 def explain(
@@ -48,7 +51,7 @@ def explain(
             f"the server at {url} has no model {model!r} ready: "
             "start it with this project's model repository"
         )
-    if code == "UNAVAILABLE":
+    if code in _GONE:
         return ServerUnreachableError(
             f"the server at {url} stopped answering: {details}"
             if was_answered

@@ -283,9 +283,15 @@ def test_deadline_is_named(stand_in: StandIn) -> None:
         release.set()
 
 
-def test_full_queue_is_tried_again(stand_in: StandIn) -> None:
-    full = (UNAVAILABLE, "Exceeds maximum queue size")
-    stand_in.fails = lambda _, number: full if number < 2 else None
+@pytest.mark.parametrize(
+    "reason",
+    [(UNAVAILABLE, "Exceeds maximum queue size"), (grpc.StatusCode.CANCELLED, "CANCELLED")],
+    ids=["queue is full", "server stops"],
+)
+def test_what_may_succeed_a_moment_later_is_tried_again(
+    stand_in: StandIn, reason: tuple[grpc.StatusCode, str]
+) -> None:
+    stand_in.fails = lambda _, number: reason if number < 2 else None
     with PipelineClient(stand_in.url, chunk_size=1) as client:
         assert labels(client, ["a", "b"]) == ["label of a", "label of b"]
     assert len(stand_in.sizes) == 4
