@@ -13,11 +13,11 @@ from load import experiments, machine, report, repositories, watch
 from load.gpu_check import check, found, plan
 from load.levels import Measured, measure
 from text_pipeline.cli import Commands, shared
-from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure import perf_analyzer, workload
 from text_pipeline.measure.perf_analyzer import Server
-from text_pipeline.repository import Repository
+from text_pipeline.repository.versions import Repository
+from text_pipeline.server.tritonserver import EmbeddedServer
 
 HERE = Path(__file__).parent
 RUNS = HERE / "runs"

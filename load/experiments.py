@@ -14,11 +14,11 @@ import numpy as np
 from load import offline, servers
 from load.levels import measure
 from load.repositories import Repositories
-from text_pipeline.configuration import Settings
 from text_pipeline.measure import perf_analyzer
 from text_pipeline.measure.measurement import Measurement
 from text_pipeline.measure.perf_analyzer import Load
 from text_pipeline.measure.workload import WITH_ARTICLES, Workload
+from text_pipeline.repository.configuration import Settings
 
 Run = Callable[[Workload, int, float], Measurement]
 """Measures a workload with so many requests in flight for about so many seconds."""

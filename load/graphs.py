@@ -22,8 +22,7 @@ import onnxruntime
 from onnxscript.rewriter.ort_fusions import optimize_for_ort
 from rich.progress import Progress
 
-from text_pipeline import corpus
-from text_pipeline.default_model import build
+from text_pipeline.default_model import build, corpus
 from text_pipeline.export import gate, graph, int8
 from text_pipeline.export.exporter import CALIBRATION_TEXTS, quiet_libraries
 from text_pipeline.export.source import Source, load

@@ -6,8 +6,8 @@ import platform
 import subprocess
 from pathlib import Path
 
-from text_pipeline.embedded.cores import usable_cores
 from text_pipeline.measure import perf_analyzer
+from text_pipeline.server.cores import usable_cores
 
 PACKAGES = ("nvidia-pytriton", "onnxruntime", "transformers", "tokenizers", "torch", "numpy")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from text_pipeline.measure.measurement import Measurement
-from text_pipeline.repository import CLASSIFIER, TOKENIZER
+from text_pipeline.repository.versions import CLASSIFIER, TOKENIZER
 
 OUTPUTS = ("labels", "scores", "probabilities", "logits")
 
@@ -59,8 +59,8 @@ def _work(
     """Puts the start, the end and the texts of every batch into `queue`."""
     from transformers import AutoTokenizer, TokenizersBackend
 
-    from text_pipeline.embedded.onnx_session import open_session
     from text_pipeline.export.gate import ragged_feed
+    from text_pipeline.onnx_backend.session import open_session
 
     config = {"parameters": {"intra_op_thread_count": {"string_value": str(threads)}}}
     session = open_session(config, repository / CLASSIFIER / "1" / "model.onnx", "CPU", 0)

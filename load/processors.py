@@ -5,9 +5,9 @@ from pathlib import Path
 
 import psutil
 
-from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.measure.perf_analyzer import Server
-from text_pipeline.repository import CLASSIFIER, TOKENIZER
+from text_pipeline.repository.versions import CLASSIFIER, TOKENIZER
+from text_pipeline.server.tritonserver import EmbeddedServer
 
 _SERVER = "tritonserver"
 """Its front ends, ensemble and schedulers."""

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from load.experiments import Experiment, Outcome
 from load.levels import Level, Measured
-from text_pipeline import markdown
+from text_pipeline.files import markdown
 from text_pipeline.measure.measurement import TOLERANCE
 
 UNSTABLE = " (unstable)"

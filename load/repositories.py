@@ -8,7 +8,7 @@ from pathlib import Path
 from load import idle
 from text_pipeline.default_model import build
 from text_pipeline.export.exporter import export_model
-from text_pipeline.repository import Repository
+from text_pipeline.repository.versions import Repository
 
 
 class Repositories:

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from text_pipeline import configuration
-from text_pipeline.configuration import Settings
-from text_pipeline.embedded import ports
-from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.errors import TextPipelineError
+from text_pipeline.repository import configuration
+from text_pipeline.repository.configuration import Settings
+from text_pipeline.server import ports
+from text_pipeline.server.tritonserver import EmbeddedServer
 
 START_TIMEOUT_S = 180
 # Pinned, each in a virtual environment of its own: what people install today.

@@ -23,12 +23,18 @@ import psutil
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import serialize_byte_tensor
 
-from text_pipeline import control, corpus, proxies
-from text_pipeline.default_model import build
-from text_pipeline.embedded.server import SHARED_MEMORY, EmbeddedServer
+from text_pipeline.client import control, proxies
+from text_pipeline.default_model import build, corpus
 from text_pipeline.export.gate import pytorch_outputs
 from text_pipeline.export.source import load
-from text_pipeline.repository import CLASSIFIER, ENSEMBLE, STATIC_REPOSITORY, STEPS, Repository
+from text_pipeline.repository.versions import (
+    CLASSIFIER,
+    ENSEMBLE,
+    STATIC_REPOSITORY,
+    STEPS,
+    Repository,
+)
+from text_pipeline.server.tritonserver import SHARED_MEMORY, EmbeddedServer
 
 POOL = 240
 """Different texts; their lengths are as random as where they are cut."""

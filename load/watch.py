@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from text_pipeline.embedded import probe
+from text_pipeline.server import probe
 
 INTERVAL_S = 1.0
 TIMEOUT_S = 5.0

@@ -13,13 +13,12 @@ import pytest
 
 from tests import containers, tiny_models
 from tests.closeness import Closeness
-from text_pipeline import corpus
-from text_pipeline.control import KEY_VARIABLE
-from text_pipeline.default_model import build
-from text_pipeline.embedded.server import SHARED_MEMORY, EmbeddedServer
+from text_pipeline.client.control import KEY_VARIABLE
+from text_pipeline.default_model import build, corpus
 from text_pipeline.export import source
 from text_pipeline.export.exporter import export_model
-from text_pipeline.repository import CLASSIFIER, Repository
+from text_pipeline.repository.versions import CLASSIFIER, Repository
+from text_pipeline.server.tritonserver import SHARED_MEMORY, EmbeddedServer
 
 REPOSITORY = Path(__file__).parents[1] / "model_repository"
 CONTAINER_TESTS = Path(__file__).parent / "container"

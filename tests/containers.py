@@ -12,8 +12,8 @@ from docker.errors import DockerException
 from docker.types import DeviceRequest
 from testcontainers.core.container import DockerContainer
 
-from text_pipeline.embedded import ports
-from text_pipeline.embedded.probe import ensemble_problem
+from text_pipeline.server import ports
+from text_pipeline.server.probe import ensemble_problem
 
 ROOT = Path(__file__).parents[1]
 IMAGES = {"container": "text-pipeline:cpu", "gpu": "text-pipeline:gpu"}

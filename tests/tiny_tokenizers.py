@@ -13,7 +13,7 @@ import sentencepiece
 import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from text_pipeline import corpus
+from text_pipeline.default_model import corpus
 
 VOCABULARY = 600
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

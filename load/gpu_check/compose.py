@@ -8,8 +8,8 @@ import uuid
 from pathlib import Path
 from types import TracebackType
 
-from text_pipeline.embedded import ports
 from text_pipeline.errors import TextPipelineError
+from text_pipeline.server import ports
 
 ROOT = Path(__file__).parents[2]
 START_S = 180

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import onnxruntime
 
-from text_pipeline import doctor
-from text_pipeline.doctor import Finding
+from text_pipeline.server import doctor
+from text_pipeline.server.doctor import Finding
 
 DOCKER, GRAPHS = "Docker", "onnxruntime-gpu"
 """The two things a step may need beside a GPU."""

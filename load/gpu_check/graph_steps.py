@@ -17,8 +17,7 @@ from load.gpu_check.found import CUDA
 from load.gpu_check.record import Point, Record
 from load.graphs import OUTPUTS, run
 from tests import tiny_models
-from text_pipeline import corpus
-from text_pipeline.default_model import build
+from text_pipeline.default_model import build, corpus
 from text_pipeline.errors import TextPipelineError, cause
 from text_pipeline.export import gate, graph
 from text_pipeline.export.exporter import quiet_libraries

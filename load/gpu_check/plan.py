@@ -8,7 +8,7 @@ from load.gpu_check.found import DOCKER, GRAPHS, Found
 from load.gpu_check.graph_steps import Graphs
 from load.gpu_check.runner import Step
 from load.gpu_check.served_steps import Served
-from text_pipeline.configuration import Settings
+from text_pipeline.repository.configuration import Settings
 
 _GRAPHS = (("packed", "fp16"), ("packed", "fp32"), ("padded", "fp16"), ("padded", "fp32"))
 _EXPORTS = (("packed", "fp16"), ("packed", "fp32"), ("padded", "fp16"))

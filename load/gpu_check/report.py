@@ -12,7 +12,7 @@ from load.gpu_check.claims import CLAIMS, FAIL, NOT_RUN, PASS, Claim, Verdict, j
 from load.gpu_check.found import Found
 from load.gpu_check.record import Point, place
 from load.gpu_check.runner import Outcome, Step
-from text_pipeline import markdown
+from text_pipeline.files import markdown
 
 _AXES = {
     "served": ("requests in flight", "p99, ms"),

@@ -12,14 +12,15 @@ from load.gpu_check import compose, memory, warm_up
 from load.gpu_check.claims import number
 from load.gpu_check.record import Point, Record
 from load.levels import Level
-from text_pipeline import configuration, corpus
-from text_pipeline.client import MAX_CHUNK_SIZE
-from text_pipeline.configuration import Settings
+from text_pipeline.client.pipeline import MAX_CHUNK_SIZE
+from text_pipeline.default_model import corpus
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export.exporter import DEFAULT_MODEL, export_model
 from text_pipeline.measure import workload
 from text_pipeline.measure.statistics import ServerStatistics
-from text_pipeline.repository import CLASSIFIER, ENSEMBLE, Repository
+from text_pipeline.repository import configuration
+from text_pipeline.repository.configuration import Settings
+from text_pipeline.repository.versions import CLASSIFIER, ENSEMBLE, Repository
 
 LONE, BUSY, MOST = 1, 64, 512
 """Requests in flight."""

@@ -5,8 +5,8 @@ from typing import Protocol
 
 from load.gpu_check.claims import number
 from load.gpu_check.record import Record
-from text_pipeline import corpus
-from text_pipeline.client import MAX_CHUNK_SIZE, PipelineClient
+from text_pipeline.client.pipeline import MAX_CHUNK_SIZE, PipelineClient
+from text_pipeline.default_model import corpus
 
 SIZES = (1, 8, 64)
 """Texts a request; as model_warmup in config.pbtxt."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from text_pipeline.embedded import ports
-from text_pipeline.embedded.server import EXIT_TIMEOUT_S
+from text_pipeline.server import ports
+from text_pipeline.server.tritonserver import EXIT_TIMEOUT_S
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / ".env.example"

@@ -15,13 +15,13 @@ from load import experiments, idle, report
 from load.__main__ import main
 from load.experiments import Experiment, served
 from tests.conftest import REPOSITORY
-from text_pipeline.configuration import Settings
-from text_pipeline.embedded import ports
-from text_pipeline.embedded.server import EmbeddedServer
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure import perf_analyzer
 from text_pipeline.measure.perf_analyzer import Load
 from text_pipeline.measure.workload import Workload
+from text_pipeline.repository.configuration import Settings
+from text_pipeline.server import ports
+from text_pipeline.server.tritonserver import EmbeddedServer
 
 TEXTS = tuple(f"Shares of company {number} fell" for number in range(12))
 

@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException
 from tests.conftest import REPOSITORY, Server
 from tests.containers import STOP_GRACE_S, ServerContainer
 from tests.integration.protocols import infer
-from text_pipeline import corpus
+from text_pipeline.default_model import corpus
 
 TEXTS = corpus.mixed(8, seed=8)
 IN_FLIGHT = 20

@@ -11,7 +11,7 @@ import tritonclient.http
 from tests.closeness import Closeness
 from tests.conftest import Server
 from tests.integration.protocols import PROTOCOLS, column, infer, label
-from text_pipeline import corpus
+from text_pipeline.default_model import corpus
 from text_pipeline.export.gate import columns, pytorch_outputs
 from text_pipeline.export.source import Source
 

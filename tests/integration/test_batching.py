@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.closeness import Closeness
 from tests.conftest import Server
 from tests.integration.protocols import infer, label
-from text_pipeline import corpus
+from text_pipeline.default_model import corpus
 from text_pipeline.export.gate import pytorch_outputs
 from text_pipeline.export.source import Source
 

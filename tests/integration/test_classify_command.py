@@ -15,10 +15,10 @@ import pytest
 from tests.closeness import Closeness
 from tests.conftest import Server
 from tests.integration.protocols import infer, label
-from text_pipeline import corpus
-from text_pipeline.client import PipelineClient
-from text_pipeline.embedded.ports import free_ports
+from text_pipeline.client.pipeline import PipelineClient
+from text_pipeline.default_model import corpus
 from text_pipeline.errors import RequestRejectedError
+from text_pipeline.server.ports import free_ports
 
 COMMAND = [sys.executable, "-c", "from text_pipeline.cli import main; main()", "classify"]
 

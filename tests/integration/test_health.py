@@ -5,8 +5,8 @@ import sys
 
 from tests.conftest import Server
 from tests.integration.protocols import infer
-from text_pipeline.embedded import ports
-from text_pipeline.embedded.probe import classified
+from text_pipeline.server import ports
+from text_pipeline.server.probe import classified
 
 COMMAND = "from text_pipeline.cli import main; main()"
 

@@ -7,12 +7,12 @@ import pytest
 
 from tests import tiny_models
 from tests.integration.protocols import infer, label
-from text_pipeline import corpus
+from text_pipeline.default_model import corpus
 from text_pipeline.export import graph
 from text_pipeline.export.exporter import export_model
 from text_pipeline.export.gate import pytorch_outputs
 from text_pipeline.export.source import load
-from text_pipeline.repository import Repository
+from text_pipeline.repository.versions import Repository
 
 LABELS = [f"class {n}" for n in range(11)]
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.conftest import Server
-from text_pipeline import proxies
+from text_pipeline.client import proxies
 
 # Nobody answers at the port for discarding, and 192.0.2.0/24 is nobody's.
 DEAD = "http://127.0.0.1:9"

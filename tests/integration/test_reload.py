@@ -16,13 +16,13 @@ from tritonclient.utils import InferenceServerException
 from tests import tiny_models
 from tests.conftest import Server
 from tests.integration.protocols import infer, label
-from text_pipeline import control
-from text_pipeline.embedded import probe
+from text_pipeline.client import control
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export.exporter import export_model
 from text_pipeline.export.gate import pytorch_outputs
 from text_pipeline.export.source import load
-from text_pipeline.repository import CLASSIFIER, STEPS, TOKENIZER, Repository
+from text_pipeline.repository.versions import CLASSIFIER, STEPS, TOKENIZER, Repository
+from text_pipeline.server import probe
 
 TEXT = "The striker scored twice in the final."
 CLIENTS = 32

@@ -10,8 +10,8 @@ from tests import windowed
 from tests.closeness import Closeness
 from tests.conftest import Server
 from tests.integration.protocols import PROTOCOLS, infer, label
-from text_pipeline import corpus
-from text_pipeline.client import PipelineClient
+from text_pipeline.client.pipeline import PipelineClient
+from text_pipeline.default_model import corpus
 from text_pipeline.export.source import Source
 
 TOLERANCE = 1e-5

@@ -14,10 +14,12 @@ from tritonclient.utils import InferenceServerException
 from tests import tiny_models
 from tests.conftest import Exported, Server
 from tests.integration.protocols import PROTOCOLS, infer, label
-from text_pipeline import cli, control, corpus
-from text_pipeline.embedded.server import EmbeddedServer
+from text_pipeline import cli
+from text_pipeline.client import control
+from text_pipeline.default_model import corpus
 from text_pipeline.export.gate import Text, columns, gate_texts, pytorch_outputs
 from text_pipeline.export.source import Source
+from text_pipeline.server.tritonserver import EmbeddedServer
 
 # Served they are as others, and their graphs are tested elsewhere.
 NOT_SERVED = ("deberta-conv", "deberta-v2", "mistral", "qwen3", "rembert")

@@ -14,12 +14,12 @@ from tests.integration import raw
 from tests.integration.protocols import infer
 from tests.monitoring.collector import Collector, collecting
 from tests.monitoring.prometheus import Prometheus, running
-from text_pipeline import corpus
-from text_pipeline.client import PipelineClient
-from text_pipeline.embedded import tracing
-from text_pipeline.embedded.probe import ensemble_problem
-from text_pipeline.embedded.server import EmbeddedServer
-from text_pipeline.repository import EMBEDDING_ENSEMBLE
+from text_pipeline.client.pipeline import PipelineClient
+from text_pipeline.default_model import corpus
+from text_pipeline.repository.versions import EMBEDDING_ENSEMBLE
+from text_pipeline.server import tracing
+from text_pipeline.server.probe import ensemble_problem
+from text_pipeline.server.tritonserver import EmbeddedServer
 
 TEXTS = 60
 ANSWERED = TEXTS + 7

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from text_pipeline.embedded import ports
+from text_pipeline.server import ports
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "monitoring" / "prometheus"
 BIN = Path(sys.executable).parent

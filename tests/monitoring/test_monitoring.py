@@ -16,8 +16,8 @@ from tests.conftest import REPOSITORY, Server
 from tests.integration.protocols import infer
 from tests.monitoring.conftest import ANSWERED, SECRET, Monitored
 from tests.monitoring.prometheus import CONFIGURATION, promtool
-from text_pipeline.embedded.server import EmbeddedServer
-from text_pipeline.repository import TOKENIZER
+from text_pipeline.repository.versions import TOKENIZER
+from text_pipeline.server.tritonserver import EmbeddedServer
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

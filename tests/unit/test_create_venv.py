@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import uv
 
-from text_pipeline.embedded.layout import running_python
+from text_pipeline.server.installation import running_python
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "create-venv"
 TOOLS = ("sh", "cat", "dirname", "env", "id", "mktemp", "rm")

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests import tiny_tokenizers
-from text_pipeline.repository import TOKENIZER_CODE
+from text_pipeline.repository.versions import TOKENIZER_CODE
 
 LIMIT = 8
 # Pieces that make every kind of text longer than what is read first, 256 characters.

@@ -10,7 +10,7 @@ import click
 from text_pipeline.errors import TextPipelineError
 
 if TYPE_CHECKING:
-    from text_pipeline.records import Record, RecordFile
+    from text_pipeline.files.records import Record, RecordFile
 
 
 def _decorated(
@@ -79,7 +79,7 @@ def _given(
     texts: tuple[str, ...], input: str | None, format: str | None
 ) -> "tuple[RecordFile | None, Iterable[Record]]":
     """The file of texts, if there is one, and the records of it or of the arguments."""
-    from text_pipeline.records import RecordFile
+    from text_pipeline.files.records import RecordFile
 
     if input is None and not texts and not sys.stdin.isatty():
         input = "-"
@@ -124,8 +124,9 @@ def classify(
     source, given = _given(texts, input, format)
     from rich.console import Console
 
-    from text_pipeline import display, records
-    from text_pipeline.client import PipelineClient
+    from text_pipeline.cli import display
+    from text_pipeline.client.pipeline import PipelineClient
+    from text_pipeline.files import records
 
     with PipelineClient(
         url, chunk_size=chunk_size, in_flight=in_flight, timeout_s=timeout_s
@@ -164,9 +165,10 @@ def embed(
     source, given = _given(texts, input, format)
     from rich.console import Console
 
-    from text_pipeline import display, records
-    from text_pipeline.client import PipelineClient
-    from text_pipeline.vectors import write_npy
+    from text_pipeline.cli import display
+    from text_pipeline.client.pipeline import PipelineClient
+    from text_pipeline.files import records
+    from text_pipeline.files.vectors import write_npy
 
     with PipelineClient(
         url, chunk_size=chunk_size, in_flight=in_flight, timeout_s=timeout_s
@@ -226,8 +228,9 @@ def evaluate(
 
     from rich.console import Console
 
-    from text_pipeline import display, records
-    from text_pipeline.client import PipelineClient
+    from text_pipeline.cli import display
+    from text_pipeline.client.pipeline import PipelineClient
+    from text_pipeline.files import records
 
     try:
         from text_pipeline.evaluation import evaluate as evaluation

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from text_pipeline.cli import shared
-from text_pipeline.control import MODEL_CONTROL
+from text_pipeline.client.control import MODEL_CONTROL
 from text_pipeline.errors import TextPipelineError
 
 
@@ -47,8 +47,8 @@ def serve(
     TRITONSERVER_ARGUMENTS go to tritonserver as they are: after --, for example
     `serve -- --log-verbose=1`.
     """
-    from text_pipeline.embedded.serve import serve
-    from text_pipeline.repository import Repository
+    from text_pipeline.repository.versions import Repository
+    from text_pipeline.server.serve import serve
 
     serve(
         Repository(repository),
@@ -68,8 +68,8 @@ def check(repository: Path, called: str | None, model_config_name: str) -> None:
 
     A graph that the configuration runs on another device than it is made for is a warning.
     """
-    from text_pipeline import devices
-    from text_pipeline.repository import Repository
+    from text_pipeline.repository import devices
+    from text_pipeline.repository.versions import Repository
 
     Repository(repository).check(called)
     for found in devices.problems(Repository(repository), model_config_name):
@@ -86,7 +86,7 @@ def check(repository: Path, called: str | None, model_config_name: str) -> None:
 )
 def health(url: str, timeout: float) -> None:
     """Classify a text with a running server, as a health check; succeed if it answers."""
-    from text_pipeline.embedded.probe import ensemble_problem
+    from text_pipeline.server.probe import ensemble_problem
 
     if problem := ensemble_problem(url, timeout):
         raise TextPipelineError(problem)
@@ -103,8 +103,8 @@ def doctor(http_port: int, grpc_port: int, metrics_port: int) -> None:
     """
     from rich.console import Console
 
-    from text_pipeline import display
-    from text_pipeline.doctor import examine
+    from text_pipeline.cli import display
+    from text_pipeline.server.doctor import examine
 
     findings = examine({"http": http_port, "grpc": grpc_port, "metrics": metrics_port})
     display.print_findings(findings, Console())

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from text_pipeline import addresses
-from text_pipeline.embedded.ports import DEFAULT_PORTS
+from text_pipeline.client import addresses
+from text_pipeline.server.ports import DEFAULT_PORTS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -44,7 +44,7 @@ def tune(repository: Path, p99_ms: float, workload: str, plot: Path, **options: 
     from rich.console import Console
 
     from text_pipeline.measure.workload import find
-    from text_pipeline.repository import Repository
+    from text_pipeline.repository.versions import Repository
     from text_pipeline.tuning import report
     from text_pipeline.tuning.tune import frontier, tune
 

@@ -25,8 +25,9 @@ def inspect(repository: Path, as_json: bool) -> None:
 
     from rich.console import Console
 
-    from text_pipeline import display, inspection
-    from text_pipeline.repository import Repository
+    from text_pipeline.cli import display
+    from text_pipeline.repository import inspection
+    from text_pipeline.repository.versions import Repository
 
     content = inspection.inspect(Repository(repository))
     if as_json:
@@ -100,10 +101,10 @@ def export(
 
     from rich.console import Console
 
-    from text_pipeline import display
+    from text_pipeline.cli import display
     from text_pipeline.export.exporter import export_model
-    from text_pipeline.records import RecordFile
-    from text_pipeline.repository import Repository
+    from text_pipeline.files.records import RecordFile
+    from text_pipeline.repository.versions import Repository
 
     options["texts"] = texts and [record["text"] for record in RecordFile(texts)]
     with display.steps(Console()) as (progress, track):
@@ -124,8 +125,8 @@ def export(
 @_server_option
 def use(version: int, repository: Path, alone: bool, url: str | None) -> None:
     """Put a published version into use, for example an earlier one again."""
-    from text_pipeline import control
-    from text_pipeline.repository import Repository
+    from text_pipeline.client import control
+    from text_pipeline.repository.versions import Repository
 
     control.use(Repository(repository), version, alone=alone, http_url=url)
     click.echo(f"{repository} uses version {version}")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from text_pipeline.corpus import CLASSES
+from text_pipeline.default_model.corpus import CLASSES
 
 if TYPE_CHECKING:
     from transformers import BertForSequenceClassification, PreTrainedTokenizerBase

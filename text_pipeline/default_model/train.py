@@ -14,8 +14,13 @@ from rich.progress import track
 from safetensors.torch import save_file
 from sklearn.linear_model import LogisticRegression
 
-from text_pipeline.corpus import CLASSES, Article, held_out_articles, training_articles
 from text_pipeline.default_model.build import HEAD, load_encoder
+from text_pipeline.default_model.corpus import (
+    CLASSES,
+    Article,
+    held_out_articles,
+    training_articles,
+)
 
 
 def pooled_outputs(texts: Sequence[str]) -> np.ndarray:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import tee
 from typing import Any
 
-from text_pipeline.client import Classification, PipelineClient
+from text_pipeline.client.head import REGRESSION, Head
+from text_pipeline.client.pipeline import Classification, PipelineClient
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.evaluation.comparison import Comparison, compare
 from text_pipeline.evaluation.scores import Scores
 from text_pipeline.evaluation.tasks import Task, task_of
-from text_pipeline.head import REGRESSION, Head
-from text_pipeline.records import Record, RecordFile, text_of
+from text_pipeline.files.records import Record, RecordFile, text_of
 
 Answers = tuple[Classification, ...]
 

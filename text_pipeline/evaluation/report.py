@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from text_pipeline import markdown, records
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.evaluation import plots, tables
 from text_pipeline.evaluation.evaluate import Evaluation
+from text_pipeline.files import markdown, records
 
 
 def check_output(folder: Path) -> None:

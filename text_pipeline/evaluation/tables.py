@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from text_pipeline.display import plain
+from text_pipeline.cli.display import plain
 from text_pipeline.evaluation.evaluate import Evaluation
 from text_pipeline.evaluation.scores import CONFIDENCE, ClassScore
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from text_pipeline.client import Classification
+from text_pipeline.client.head import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Head
+from text_pipeline.client.pipeline import Classification
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.evaluation import scores
 from text_pipeline.evaluation.scores import Scores
-from text_pipeline.head import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Head
 
 THRESHOLD = 0.5
 """Score from which on a label of a multi-label model applies."""

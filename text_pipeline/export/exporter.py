@@ -12,8 +12,9 @@ from pathlib import Path
 import torch
 import transformers
 
-from text_pipeline import control, corpus
+from text_pipeline.client import control
 from text_pipeline.default_model import build as default_model
+from text_pipeline.default_model import corpus
 from text_pipeline.errors import TextPipelineError, cause
 from text_pipeline.export import configured, gate, graph, int8, session, source
 from text_pipeline.export.heads import pools_end_token
@@ -21,7 +22,7 @@ from text_pipeline.export.labels import label_line
 from text_pipeline.export.packed import reason_not_packed
 from text_pipeline.export.pooling import find as find_pooling
 from text_pipeline.export.progress import Track, in_lines
-from text_pipeline.repository import (
+from text_pipeline.repository.versions import (
     GRAPH,
     LABELS,
     REPORT,

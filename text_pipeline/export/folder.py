@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository import CLASSIFIER
+from text_pipeline.repository.versions import CLASSIFIER
 
 WEIGHTS = (
     "model.safetensors",

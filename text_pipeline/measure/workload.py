@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from text_pipeline import corpus
+from text_pipeline.default_model import corpus
 from text_pipeline.errors import TextPipelineError
+from text_pipeline.files.records import RecordFile
 from text_pipeline.measure.measurement import PARTS
-from text_pipeline.records import RecordFile
 
 WITH_ARTICLES = "short with articles"
 """*short*, every 20th text an article of more than 512 tokens; the titles' latencies count."""

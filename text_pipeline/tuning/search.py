@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from text_pipeline.configuration import Settings
 from text_pipeline.errors import TextPipelineError
+from text_pipeline.repository.configuration import Settings
 
 BATCH_ITEMS = (4, 8, 12, 32, 64)
 QUEUE_DELAYS_US = (0, 500, 2000)

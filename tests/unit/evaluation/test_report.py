@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from text_pipeline.client import Classification
+from text_pipeline.client.head import REGRESSION, SINGLE_LABEL, Head
+from text_pipeline.client.pipeline import Classification
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.evaluation import plots, report, tables
 from text_pipeline.evaluation.evaluate import Evaluated, Evaluation
 from text_pipeline.evaluation.tasks import task_of
-from text_pipeline.head import REGRESSION, SINGLE_LABEL, Head
 
 
 def evaluation(labels: tuple[str, ...], kind: str = SINGLE_LABEL) -> Evaluation:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from text_pipeline.client import Classification
+from text_pipeline.client.head import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Head
+from text_pipeline.client.pipeline import Classification
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.evaluation.tasks import task_of
-from text_pipeline.head import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Head
 
 FEW = ("sport", "tech", "a:b")
 MANY = tuple(f"intent_{number}" for number in range(1000))

@@ -14,7 +14,7 @@ from tests import tiny_models
 from text_pipeline.errors import ExportRejectedError, TextPipelineError
 from text_pipeline.export import gate, graph, source
 from text_pipeline.export.exporter import export_model
-from text_pipeline.repository import Repository
+from text_pipeline.repository.versions import Repository
 
 ELEVEN_LABELS = [f"label {n}" for n in range(9)] + ['semi;colon: "quoted" ünï', "two\nlines"]
 

@@ -17,7 +17,7 @@ from tests import tiny_models
 from text_pipeline.cli import commands
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import graph, source
-from text_pipeline.repository import Repository
+from text_pipeline.repository.versions import Repository
 
 LFS_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 162592\n"
 # Enough to see how a text's length or its neighbours matter.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiny_models
-from text_pipeline import corpus
+from text_pipeline.default_model import corpus
 from text_pipeline.errors import ExportRejectedError
 from text_pipeline.export import gate, graph, source
 from text_pipeline.export.source import Source

@@ -18,10 +18,10 @@ from scipy.special import erf
 
 from tests import tiny_models, windowed
 from tests.unit.export import cuda_kernels
-from text_pipeline import corpus
-from text_pipeline.embedded.load_checks import OPEN, Signature, Tensor
+from text_pipeline.default_model import corpus
 from text_pipeline.export import configured, gate, graph, packed, source
-from text_pipeline.repository import STATIC_REPOSITORY
+from text_pipeline.onnx_backend.load_checks import OPEN, Signature, Tensor
+from text_pipeline.repository.versions import STATIC_REPOSITORY
 
 # Those with a bias, those without, and a position table that begins behind the padding.
 ARCHITECTURES = ("bert", "llama", "modernbert", "mpnet", "roberta")

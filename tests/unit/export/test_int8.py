@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests import tiny_models
 from tests.unit.export.invariance import assert_batch_invariant
-from text_pipeline import corpus
+from text_pipeline.default_model import corpus
 from text_pipeline.export import gate, graph, int8, source
 
 TEXTS = corpus.mixed(24, seed=6)

@@ -12,11 +12,12 @@ import pytest
 
 from tests import tiny_models, windowed
 from tests.unit.export.invariance import assert_batch_invariant
-from text_pipeline import configuration, corpus
-from text_pipeline.embedded import load_checks
+from text_pipeline.default_model import corpus
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import configured, exporter, gate, graph, source
-from text_pipeline.repository import CLASSIFIER, STATIC_REPOSITORY, Repository
+from text_pipeline.onnx_backend import load_checks
+from text_pipeline.repository import configuration
+from text_pipeline.repository.versions import CLASSIFIER, STATIC_REPOSITORY, Repository
 
 PADDED_ONLY = ("big_bird", "deberta", "deberta-conv", "mbart", "rembert")
 PACKED = [name for name in tiny_models.ARCHITECTURES if name not in PADDED_ONLY]

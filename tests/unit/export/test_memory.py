@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx_ir as ir
 import pytest
 
-from text_pipeline import corpus
+from text_pipeline.default_model import corpus
 from text_pipeline.export import gate, graph, int8, source
 
 PEAK_LIMIT_MIB = 1536
@@ -20,15 +20,15 @@ import re, sys
 from pathlib import Path
 import numpy as np
 from google.protobuf import json_format
-from text_pipeline import configuration, repository
-from text_pipeline.embedded.onnx_session import open_session
+from text_pipeline.repository import configuration, versions
+from text_pipeline.onnx_backend.session import open_session
 
 def mib(name):
     # Of this program: getrusage's peak begins with what the parent had when it forked.
     status = Path("/proc/self/status").read_text()
     return int(re.search(name + r":\\s+(\\d+)", status)[1]) / 1024
 
-config = configuration.read(repository.STATIC_REPOSITORY, repository.CLASSIFIER, "cpu")
+config = configuration.read(versions.STATIC_REPOSITORY, versions.CLASSIFIER, "cpu")
 config = json_format.MessageToDict(config, preserving_proto_field_name=True)
 session = open_session(config, Path(sys.argv[1]), "CPU", 0)
 def run(items, tokens):

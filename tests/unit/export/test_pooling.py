@@ -14,7 +14,7 @@ from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import graph, source
 from text_pipeline.export.exporter import export_model
 from text_pipeline.export.pooling import Pooling, find
-from text_pipeline.repository import Repository
+from text_pipeline.repository.versions import Repository
 
 FLAGS = {"cls": "cls_token", "mean": "mean_tokens", "last": "lasttoken"}
 

@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from text_pipeline import display
+from text_pipeline.cli import display
 from text_pipeline.export import progress
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import onnx
 import pytest
 
-from tests.unit.embedded import ragged_model
+from tests.unit.onnx_backend import ragged_model
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import session
 

@@ -11,12 +11,13 @@ import pytest
 
 from deploy.tensorrt import body
 from tests import tiny_models
-from text_pipeline import configuration, corpus
-from text_pipeline.embedded.server import EmbeddedServer
+from text_pipeline.default_model import corpus
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import gate, graph, source
 from text_pipeline.export.exporter import quiet_libraries
-from text_pipeline.repository import CLASSIFIER, STATIC_REPOSITORY, Repository
+from text_pipeline.repository import configuration
+from text_pipeline.repository.versions import CLASSIFIER, STATIC_REPOSITORY, Repository
+from text_pipeline.server.tritonserver import EmbeddedServer
 
 README = Path(body.__file__).with_name("README.md").read_text(encoding="utf-8")
 TEXTS = [*corpus.short(6, seed=3), "a", "word " * 60]

@@ -12,7 +12,7 @@ from text_pipeline import cli
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import source
 from text_pipeline.export.exporter import export_model
-from text_pipeline.repository import Repository
+from text_pipeline.repository.versions import Repository
 
 MODEL_CODE = """
 from transformers import BertForSequenceClassification

@@ -9,7 +9,7 @@ from text_pipeline.measure.measurement import Measurement
 from text_pipeline.measure.perf_analyzer import Load, Run
 from text_pipeline.measure.statistics import ModelStatistics
 from text_pipeline.measure.workload import Workload
-from text_pipeline.repository import CLASSIFIER, ENSEMBLE, TOKENIZER
+from text_pipeline.repository.versions import CLASSIFIER, ENSEMBLE, TOKENIZER
 
 
 class Server:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from text_pipeline import corpus
+from text_pipeline.default_model import corpus
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export.source import Source
 from text_pipeline.measure import workload

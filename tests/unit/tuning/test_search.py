@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from text_pipeline.configuration import Settings
 from text_pipeline.errors import TextPipelineError
+from text_pipeline.repository.configuration import Settings
 from text_pipeline.tuning.search import Point, Trial, layouts, search
 from text_pipeline.tuning.tune import frontier, memory_is_free
 

@@ -1,0 +1,1 @@
+"""Asks a running server: connection, requests, failures, model control from outside."""

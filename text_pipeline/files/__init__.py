@@ -1,0 +1,1 @@
+"""Texts in and answers out: lines, JSON lines, NumPy, Markdown."""

@@ -1,0 +1,1 @@
+"""The Python-based backend `onnxruntime`, which stands in for Triton's own; see BACKEND.md."""

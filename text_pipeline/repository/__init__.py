@@ -1,0 +1,1 @@
+"""The model repository: versions, configurations, what is in them."""
