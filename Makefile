@@ -19,7 +19,7 @@ DEFAULT_MODEL := model_repository/text_classifier_onnx/1/model.onnx
 
 # The ports come first: a taken one is worth knowing before minutes of installing.
 serve:
-	@python3 text_pipeline/server/ports.py $(PORTS)
+	@python3 -m text_pipeline.server.ports $(PORTS)
 	@$(MAKE) --no-print-directory --silent model
 	@$(BIN)/text-pipeline serve --repository $(REPOSITORY) $(PORTS)
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
+from text_pipeline.contract import CLASSIFIER, GRAPH, TENSOR_OUTPUTS, TOKEN_INPUTS
 from text_pipeline.export.graph import IR_VERSION, OPSETS, save
-from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS
 from text_pipeline.export.outputs import finish_outputs
-from text_pipeline.repository.versions import CLASSIFIER, GRAPH
 
 LABELS = ("business", "entertainment", "politics", "sport", "tech")
 HIDDEN = 384

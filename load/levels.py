@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from load import processors
+from text_pipeline.contract import CLASSIFIER, ENSEMBLE, TOKENIZER
 from text_pipeline.measure import perf_analyzer
 from text_pipeline.measure.measurement import TOLERANCE, Measurement
 from text_pipeline.measure.perf_analyzer import Load, Server
 from text_pipeline.measure.statistics import ModelStatistics
 from text_pipeline.measure.workload import Workload
-from text_pipeline.repository.versions import CLASSIFIER, ENSEMBLE, TOKENIZER
 
 PERCENTILES = (50, 95, 99)
 

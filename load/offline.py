@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from text_pipeline.contract import CLASSIFIER, TOKENIZER
 from text_pipeline.measure.measurement import Measurement
-from text_pipeline.repository.versions import CLASSIFIER, TOKENIZER
 
 OUTPUTS = ("labels", "scores", "probabilities", "logits")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import psutil
 
+from text_pipeline.contract import CLASSIFIER, TOKENIZER
 from text_pipeline.measure.perf_analyzer import Server
-from text_pipeline.repository.versions import CLASSIFIER, TOKENIZER
 from text_pipeline.server.tritonserver import EmbeddedServer
 
 _SERVER = "tritonserver"

@@ -24,16 +24,11 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import serialize_byte_tensor
 
 from text_pipeline.client import control, proxies
+from text_pipeline.contract import CLASSIFIER, ENSEMBLE, KEY_VARIABLE, STEPS
 from text_pipeline.default_model import build, corpus
 from text_pipeline.export.gate import pytorch_outputs
 from text_pipeline.export.source import load
-from text_pipeline.repository.versions import (
-    CLASSIFIER,
-    ENSEMBLE,
-    STATIC_REPOSITORY,
-    STEPS,
-    Repository,
-)
+from text_pipeline.repository.versions import STATIC_REPOSITORY, Repository
 from text_pipeline.server.tritonserver import SHARED_MEMORY, EmbeddedServer
 
 POOL = 240
@@ -211,7 +206,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
-    os.environ.setdefault(control.KEY_VARIABLE, "soak")
+    os.environ.setdefault(KEY_VARIABLE, "soak")
     with tempfile.TemporaryDirectory() as folder:
         repository = two_versions(Path(folder) / "repository")
         record = asyncio.run(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from text_pipeline.export import gate
+from text_pipeline.contract import DEFAULT_TOLERANCES
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Closeness:
         In fp16 rounding shows, also between two answers to one text: a batch of another size may
         get another kernel. In fp32, and in the integers of int8, only the order of sums differs.
         """
-        return cls(gate.TOLERANCE[precision] if precision == "fp16" else None)
+        return cls(DEFAULT_TOLERANCES[precision] if precision == "fp16" else None)
 
     def check(self, found: object, expected: object, exact: float, rtol: float = 1e-7) -> None:
         """Fails if arrays differ by more than `exact`, or by more than rounding where that is seen.

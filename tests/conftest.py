@@ -13,11 +13,11 @@ import pytest
 
 from tests import containers, tiny_models
 from tests.closeness import Closeness
-from text_pipeline.client.control import KEY_VARIABLE
+from text_pipeline.contract import CLASSIFIER, KEY_VARIABLE
 from text_pipeline.default_model import build, corpus
 from text_pipeline.export import source
 from text_pipeline.export.exporter import export_model
-from text_pipeline.repository.versions import CLASSIFIER, Repository
+from text_pipeline.repository.versions import Repository
 from text_pipeline.server.tritonserver import SHARED_MEMORY, EmbeddedServer
 
 REPOSITORY = Path(__file__).parents[1] / "model_repository"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from text_pipeline.export import gate
+from text_pipeline.contract import TOKEN_INPUTS
 from text_pipeline.export.heads import activation
 from text_pipeline.export.source import Source
 
@@ -62,8 +62,8 @@ def ragged_feed(items: Sequence[Windowed], is_one_request: bool) -> dict[str, np
     length = max(item.tokens for item in items) if is_one_request else 0
     rows = []
     for item in items:
-        row = dict.fromkeys(gate.TOKEN_INPUTS, np.zeros(max(length, item.tokens), np.int64))
-        for name in gate.TOKEN_INPUTS:
+        row = dict.fromkeys(TOKEN_INPUTS, np.zeros(max(length, item.tokens), np.int64))
+        for name in TOKEN_INPUTS:
             values = [
                 window.get(name, [0] * len(window["input_ids"]))
                 if name != "attention_mask"
@@ -72,6 +72,6 @@ def ragged_feed(items: Sequence[Windowed], is_one_request: bool) -> dict[str, np
             ]
             row[name] = np.pad(np.concatenate(values), (0, len(row[name]) - item.tokens))
         rows.append(row)
-    feed = {name: np.concatenate([row[name] for row in rows]) for name in gate.TOKEN_INPUTS}
+    feed = {name: np.concatenate([row[name] for row in rows]) for name in TOKEN_INPUTS}
     lengths = [len(row["input_ids"]) for row in rows]
     return feed | {"item_length": np.array(lengths, np.int32)}

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from text_pipeline.export import gate
+from text_pipeline.contract import DEFAULT_MIN_AGREEMENT, DEFAULT_TOLERANCES
 
 AT_MOST, AT_LEAST = "at most", "at least"
 _HOLDS = {AT_MOST: operator.le, AT_LEAST: operator.ge}
@@ -109,13 +109,13 @@ def _of_graph(layout: str, precision: str) -> list[Claim]:
             f"the {layout} graph in {precision} answers as PyTorch does in fp32",
             "the default model on mixed BBC news and odd texts, in batches of 16 and alone: the "
             "largest difference of any output (logits relative to the largest above 1)",
-            _AGREES, f"{graph} difference", AT_MOST, gate.TOLERANCE[precision],
+            _AGREES, f"{graph} difference", AT_MOST, DEFAULT_TOLERANCES[precision],
         ),
         Claim(
             f"{graph}: labels",
             f"the {layout} graph in {precision} gives PyTorch's labels",
             "the same texts: share whose best label is the same, in a batch and alone",
-            _AGREES, f"{graph} agreement", AT_LEAST, gate.MIN_AGREEMENT,
+            _AGREES, f"{graph} agreement", AT_LEAST, DEFAULT_MIN_AGREEMENT,
         ),
     ]  # fmt: skip
 

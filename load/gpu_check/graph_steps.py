@@ -17,6 +17,7 @@ from load.gpu_check.found import CUDA
 from load.gpu_check.record import Point, Record
 from load.graphs import OUTPUTS, run
 from tests import tiny_models
+from text_pipeline.contract import DEFAULT_MIN_AGREEMENT, DEFAULT_TOLERANCES
 from text_pipeline.default_model import build, corpus
 from text_pipeline.errors import TextPipelineError, cause
 from text_pipeline.export import gate, graph
@@ -64,7 +65,7 @@ def check(layout: str, precision: str, settings: Graphs, record: Record, work: P
     with _exported(settings.model, layout, precision, work) as (source, path):
         _first_runs(name, source, open_session(path, precision, settings.providers), record)
         texts = gate.gate_texts(source, corpus.mixed(settings.compared))
-        report = _compare(source, path, texts, gate.TOLERANCE[precision])
+        report = _compare(source, path, texts, DEFAULT_TOLERANCES[precision])
         record.figure(f"{name} difference", max(report.max_difference.values()))
         record.figure(f"{name} agreement", report.label_agreement)
         record.table(
@@ -153,7 +154,7 @@ def _exported(
 
 
 def _compare(source: Source, path: Path, texts: Sequence[str], tolerance: float) -> gate.GateReport:
-    return gate.compare(source, path, texts, tolerance, gate.MIN_AGREEMENT, in_lines(print))
+    return gate.compare(source, path, texts, tolerance, DEFAULT_MIN_AGREEMENT, in_lines(print))
 
 
 def _feeds(source: Source, texts: Sequence[str], size: int) -> Feeds:

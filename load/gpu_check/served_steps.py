@@ -12,15 +12,15 @@ from load.gpu_check import compose, memory, warm_up
 from load.gpu_check.claims import number
 from load.gpu_check.record import Point, Record
 from load.levels import Level
-from text_pipeline.client.pipeline import MAX_CHUNK_SIZE
+from text_pipeline.contract import CLASSIFIER, DEFAULT_MODEL, ENSEMBLE, MAX_TEXTS
 from text_pipeline.default_model import corpus
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.export.exporter import DEFAULT_MODEL, export_model
+from text_pipeline.export.exporter import export_model
 from text_pipeline.measure import workload
 from text_pipeline.measure.statistics import ServerStatistics
 from text_pipeline.repository import configuration
 from text_pipeline.repository.configuration import Settings
-from text_pipeline.repository.versions import CLASSIFIER, ENSEMBLE, Repository
+from text_pipeline.repository.versions import Repository
 
 LONE, BUSY, MOST = 1, 64, 512
 """Requests in flight."""
@@ -151,7 +151,7 @@ def _level(server: Watched, name: str, concurrency: int, texts: int, seconds: fl
 def _formula(repository: Path, work: Path) -> float:
     groups = configuration.read(repository, CLASSIFIER, "gpu").instance_group
     instances = sum(group.count for group in groups)
-    return memory.formula_bytes(memory.default_model(work), MAX_CHUNK_SIZE, instances)
+    return memory.formula_bytes(memory.default_model(work), MAX_TEXTS, instances)
 
 
 @functools.cache

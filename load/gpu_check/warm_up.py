@@ -5,7 +5,8 @@ from typing import Protocol
 
 from load.gpu_check.claims import number
 from load.gpu_check.record import Record
-from text_pipeline.client.pipeline import MAX_CHUNK_SIZE, PipelineClient
+from text_pipeline.client.pipeline import PipelineClient
+from text_pipeline.contract import MAX_TEXTS
 from text_pipeline.default_model import corpus
 
 SIZES = (1, 8, 64)
@@ -23,7 +24,7 @@ class Server(Protocol):
 def measure(server: Server, record: Record) -> None:
     """Sends a hundred requests of each size, one by one, to a server that is just ready."""
     rows, worst = [], float("-inf")
-    with PipelineClient(server.grpc_url, chunk_size=MAX_CHUNK_SIZE) as client:
+    with PipelineClient(server.grpc_url, chunk_size=MAX_TEXTS) as client:
         for size in SIZES:
             texts = corpus.short(size)
             times = [_ms(client, texts) for _ in range(HUNDREDTH)]

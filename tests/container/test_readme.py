@@ -11,11 +11,12 @@ from load.__main__ import RUNS
 from tests import tiny_models
 from tests.conftest import REPOSITORY
 from tests.test_readme import CONTAINERS, LOAD, ROOT, SHELL, assert_as_shown, blocks, shell
+from text_pipeline.contract import CLASSIFIER
 from text_pipeline.export.exporter import export_model
 from text_pipeline.measure import perf_analyzer
 from text_pipeline.measure.perf_analyzer import Load
 from text_pipeline.repository import configuration
-from text_pipeline.repository.versions import CLASSIFIER, Repository
+from text_pipeline.repository.versions import Repository
 from text_pipeline.server.tritonserver import EmbeddedServer
 
 OWN = ROOT / "my-repository"

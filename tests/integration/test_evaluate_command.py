@@ -15,11 +15,12 @@ from tests import tiny_models
 from tests.conftest import Server
 from text_pipeline.cli import commands
 from text_pipeline.client.pipeline import PipelineClient
+from text_pipeline.contract import STEPS
 from text_pipeline.default_model import corpus
 from text_pipeline.export.exporter import export_model
 from text_pipeline.export.gate import pytorch_outputs
 from text_pipeline.export.source import load
-from text_pipeline.repository.versions import STEPS, Repository, version_policy
+from text_pipeline.repository.versions import Repository, version_policy
 
 LABELS = ["calm", "loud", "a|b"]
 HELD_OUT = 150

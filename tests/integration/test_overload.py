@@ -14,8 +14,8 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tests.conftest import Server
 from tests.integration.protocols import infer
 from tests.integration.raw import ENSEMBLE_PATH, json_body, packed
+from text_pipeline.contract import TOKENIZER
 from text_pipeline.default_model import corpus
-from text_pipeline.repository.versions import TOKENIZER
 
 CALLERS = 64
 SECONDS = 4.0

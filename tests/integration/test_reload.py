@@ -17,11 +17,12 @@ from tests import tiny_models
 from tests.conftest import Server
 from tests.integration.protocols import infer, label
 from text_pipeline.client import control
+from text_pipeline.contract import CLASSIFIER, KEY_HEADER, KEY_VARIABLE, STEPS, TOKENIZER
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export.exporter import export_model
 from text_pipeline.export.gate import pytorch_outputs
 from text_pipeline.export.source import load
-from text_pipeline.repository.versions import CLASSIFIER, STEPS, TOKENIZER, Repository
+from text_pipeline.repository.versions import Repository
 from text_pipeline.server import probe
 
 TEXT = "The striker scored twice in the final."
@@ -115,7 +116,7 @@ def reloading(
     control.use(repository, 2)
     control.use(repository, 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(control.KEY_VARIABLE, KEY)
+        patch.setenv(KEY_VARIABLE, KEY)
         polling = request.param == "poll"
         arguments = ["--repository-poll-secs=1"] if polling else []
         with serve_repository(repository.path, request.param, arguments) as server:
@@ -208,7 +209,7 @@ def test_who_has_no_key_may_not_load_models_nor_change_log_and_traces(
     server: Server, path: str
 ) -> None:
     connection = http.client.HTTPConnection(server.http_url, timeout=10)
-    connection.request("POST", path, "{}", {control.KEY_HEADER: "guessed"})
+    connection.request("POST", path, "{}", {KEY_HEADER: "guessed"})
     assert connection.getresponse().status == http.HTTPStatus.FORBIDDEN
     connection.close()
 

@@ -16,6 +16,7 @@ from tests.conftest import Exported, Server
 from tests.integration.protocols import PROTOCOLS, infer, label
 from text_pipeline import cli
 from text_pipeline.client import control
+from text_pipeline.contract import KEY_VARIABLE
 from text_pipeline.default_model import corpus
 from text_pipeline.export.gate import Text, columns, gate_texts, pytorch_outputs
 from text_pipeline.export.source import Source
@@ -47,7 +48,7 @@ def load(exported: Callable[[str], Exported]) -> Iterator[Callable[[Exported], S
     first = exported(SERVED[0])
     control.use(first.repository, first.version, alone=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(control.KEY_VARIABLE, "a key of the tests")
+        patch.setenv(KEY_VARIABLE, "a key of the tests")
         with EmbeddedServer(first.repository.path, model_control="explicit") as server:
 
             def use(model: Exported) -> Server:

@@ -15,8 +15,8 @@ from tests.integration.protocols import infer
 from tests.monitoring.collector import Collector, collecting
 from tests.monitoring.prometheus import Prometheus, running
 from text_pipeline.client.pipeline import PipelineClient
+from text_pipeline.contract import EMBEDDING_ENSEMBLE
 from text_pipeline.default_model import corpus
-from text_pipeline.repository.versions import EMBEDDING_ENSEMBLE
 from text_pipeline.server import tracing
 from text_pipeline.server.probe import ensemble_problem
 from text_pipeline.server.tritonserver import EmbeddedServer

@@ -16,7 +16,7 @@ from tests.conftest import REPOSITORY, Server
 from tests.integration.protocols import infer
 from tests.monitoring.conftest import ANSWERED, SECRET, Monitored
 from tests.monitoring.prometheus import CONFIGURATION, promtool
-from text_pipeline.repository.versions import TOKENIZER
+from text_pipeline.contract import TOKENIZER
 from text_pipeline.server.tritonserver import EmbeddedServer
 
 HERE = Path(__file__).parent

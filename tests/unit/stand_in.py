@@ -10,7 +10,7 @@ import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from text_pipeline.repository.versions import EMBEDDING_ENSEMBLE, ENSEMBLE
+from text_pipeline.contract import EMBEDDING_ENSEMBLE, ENSEMBLE
 
 Failure = tuple[grpc.StatusCode, str]
 

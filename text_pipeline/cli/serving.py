@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from text_pipeline.cli import shared
-from text_pipeline.client.control import MODEL_CONTROL
+from text_pipeline.contract import MODEL_CONTROLS
 from text_pipeline.errors import TextPipelineError
 
 
@@ -24,8 +24,8 @@ from text_pipeline.errors import TextPipelineError
 )
 @click.option(
     "--model-control",
-    type=click.Choice(MODEL_CONTROL),
-    default=MODEL_CONTROL[0],
+    type=click.Choice(MODEL_CONTROLS),
+    default=MODEL_CONTROLS[0],
     help="How the server learns of new versions: by a restart, by looking every 15 s, or by "
     "`text-pipeline use --url`.",
 )

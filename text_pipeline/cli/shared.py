@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from text_pipeline.client import addresses
-from text_pipeline.server.ports import DEFAULT_PORTS
+from text_pipeline.contract import PORTS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -24,9 +24,7 @@ def repository(help: str) -> Decorator:
 
 def port(name: str) -> Decorator:
     """The port of "http", "grpc" or "metrics"."""
-    return click.option(
-        f"--{name}-port", default=DEFAULT_PORTS[name], type=click.IntRange(1, 65535)
-    )
+    return click.option(f"--{name}-port", default=PORTS[name], type=click.IntRange(1, 65535))
 
 
 def server_url(endpoint: str, *names: str, **options: Any) -> Decorator:

@@ -7,14 +7,11 @@ import secrets
 import time
 from collections.abc import Sequence
 
+from text_pipeline.contract import ENSEMBLES, KEY_HEADER, KEY_VARIABLE, STEPS
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository.versions import ENSEMBLES, STEPS, Repository
+from text_pipeline.repository.versions import Repository
 from text_pipeline.server import probe
 
-MODEL_CONTROL = ("none", "poll", "explicit")
-KEY_VARIABLE = "TEXT_PIPELINE_ADMIN_KEY"
-"""Holds what a request to a restricted API must send in the header KEY_HEADER."""
-KEY_HEADER = "admin-key"
 # Loading code, reading and writing memory of the machine, and filling its disk with logs and traces
 # are not for everybody who classifies.
 _RESTRICTED = "model-repository,shared-memory,trace,logging"

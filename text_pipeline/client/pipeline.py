@@ -23,23 +23,22 @@ from text_pipeline.client import addresses, proxies
 from text_pipeline.client.chunks import Chunk, Text, chunks
 from text_pipeline.client.failures import explain, is_unavailable, is_unconnected
 from text_pipeline.client.head import Head
+from text_pipeline.contract import (
+    CLASSIFIER,
+    DEFAULT_CHUNK_SIZE,
+    DEFAULT_IN_FLIGHT,
+    DEFAULT_TIMEOUT_S,
+    DEFAULT_URL,
+    EMBEDDING_ENSEMBLE,
+    ENSEMBLE,
+    MAX_TEXTS,
+    TEXT_COUNTS,
+    TOKENIZER,
+    WINDOW_CHUNK_SIZE,
+)
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository.versions import CLASSIFIER, EMBEDDING_ENSEMBLE, ENSEMBLE, TOKENIZER
 
-DEFAULT_URL = "127.0.0.1:8001"
-MAX_CHUNK_SIZE = 64
-"""Texts in a request: `max_batch_size` of the ensembles."""
-DEFAULT_CHUNK_SIZE = 32
-WINDOW_CHUNK_SIZE = 2
-"""A request may hold 64 windows, a text 32."""
-DEFAULT_IN_FLIGHT = 8
-"""Requests sent and not yet answered; the server batches them together."""
-DEFAULT_TIMEOUT_S = 300.0
-"""8 requests of 64 long articles take about a minute on two cores."""
-
-# What the tokenizer says about a text; its other outputs are for the classifier.
-_COUNTS = ("token_count", "truncated")
-_CLASSIFICATION = ("labels", "scores", *_COUNTS)
+_CLASSIFICATION = ("labels", "scores", *TEXT_COUNTS)
 _RETRY_DELAYS_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 _CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
@@ -135,8 +134,8 @@ class PipelineClient:
         classifier, for the ensembles answer with the version in use only.
         """
         addresses.split(url, "gRPC")
-        if not 1 <= chunk_size <= MAX_CHUNK_SIZE:
-            raise ValueError(f"chunk_size: expected 1 to {MAX_CHUNK_SIZE}, got {chunk_size}")
+        if not 1 <= chunk_size <= MAX_TEXTS:
+            raise ValueError(f"chunk_size: expected 1 to {MAX_TEXTS}, got {chunk_size}")
         if in_flight < 1:
             raise ValueError(f"in_flight: expected at least 1, got {in_flight}")
         self.url = url
@@ -255,7 +254,7 @@ class PipelineClient:
                 lambda results, callback: ask(
                     CLASSIFIER,
                     _token_inputs(results[0]),
-                    [name for name in outputs if name not in _COUNTS],
+                    [name for name in outputs if name not in TEXT_COUNTS],
                     callback,
                 ),
             )
@@ -321,7 +320,7 @@ def _token_inputs(result: InferResult) -> list[InferInput]:
     """The tokenizer's answer as the classifier's inputs."""
     tensors = []
     for output in result.get_response().outputs:
-        if output.name not in _COUNTS:
+        if output.name not in TEXT_COUNTS:
             tensors.append(InferInput(output.name, list(output.shape), output.datatype))
             tensors[-1].set_data_from_numpy(result.as_numpy(output.name))
     return tensors

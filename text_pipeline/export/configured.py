@@ -5,11 +5,12 @@ from pathlib import Path
 import onnxruntime
 from google.protobuf import json_format
 
+from text_pipeline.contract import CLASSIFIER
 from text_pipeline.errors import ConfigurationError, TextPipelineError
 from text_pipeline.export.session import open_session
 from text_pipeline.onnx_backend import load_checks
 from text_pipeline.repository import configuration
-from text_pipeline.repository.versions import CLASSIFIER, Repository
+from text_pipeline.repository.versions import Repository
 
 
 def check(repository: Path, graph: Path, device: str = "cpu") -> None:

@@ -13,6 +13,16 @@ import torch
 import transformers
 
 from text_pipeline.client import control
+from text_pipeline.contract import (
+    DEFAULT_MIN_AGREEMENT,
+    DEFAULT_MODEL,
+    DEFAULT_TOLERANCES,
+    GRAPH,
+    LABELS,
+    PRECISIONS,
+    REPORT,
+    REPORT_FORMAT,
+)
 from text_pipeline.default_model import build as default_model
 from text_pipeline.default_model import corpus
 from text_pipeline.errors import TextPipelineError, cause
@@ -22,17 +32,7 @@ from text_pipeline.export.labels import label_line
 from text_pipeline.export.packed import reason_not_packed
 from text_pipeline.export.pooling import find as find_pooling
 from text_pipeline.export.progress import Track, in_lines
-from text_pipeline.repository.versions import (
-    GRAPH,
-    LABELS,
-    REPORT,
-    REPORT_FORMAT,
-    Repository,
-    sha256,
-)
-
-DEFAULT_MODEL = "default"
-"""The model id of this project's own news classifier."""
+from text_pipeline.repository.versions import Repository, sha256
 
 CALIBRATION_TEXTS = 64
 
@@ -49,7 +49,7 @@ def export_model(
     pooling: str | None = None,
     texts: Sequence[str] | None = None,
     tolerance: float | None = None,
-    min_agreement: float = gate.MIN_AGREEMENT,
+    min_agreement: float = DEFAULT_MIN_AGREEMENT,
     trust_remote_code: bool = False,
     http_url: str | None = None,
     progress: Callable[[str], None] = print,
@@ -58,8 +58,8 @@ def export_model(
     """Publishes a Hugging Face classifier as a version, puts it into use, returns its number.
 
     `layout` is "packed", "padded" or None: packed where the architecture allows. `device` is "cpu"
-    or "gpu", `precision` one that graph.PRECISIONS has for it, by default the first. `pooling` is
-    one of pooling.MODES, by default what the model's files say. `texts` are those the graph is
+    or "gpu", `precision` one that PRECISIONS has for it, by default the first. `pooling` is
+    one of POOLINGS, by default what the model's files say. `texts` are those the graph is
     checked with, and int8 calibrated; by default BBC news.
     `trust_remote_code` lets code run that the model brings. `http_url` is a server as control.use
     takes it. `progress` is called with one line before every step; `track` shows
@@ -70,7 +70,7 @@ def export_model(
     track = track or in_lines(progress)
     precision = _choose_precision(device, precision)
     version = repository.new_version(version)
-    tolerance = gate.TOLERANCE[precision] if tolerance is None else tolerance
+    tolerance = DEFAULT_TOLERANCES[precision] if tolerance is None else tolerance
     if texts is None:
         texts = corpus.mixed(gate.REAL_TEXTS[precision])
     elif not texts:
@@ -154,7 +154,7 @@ def _build(
 
 
 def _choose_precision(device: str, requested: str | None) -> str:
-    possible = graph.PRECISIONS[device]
+    possible = PRECISIONS[device]
     if requested is not None and requested not in possible:
         raise TextPipelineError(
             f"--precision {requested} on {device}: expected {' or '.join(possible)}"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from text_pipeline.contract import CLASSIFIER
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository.versions import CLASSIFIER
 
 WEIGHTS = (
     "model.safetensors",

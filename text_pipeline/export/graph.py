@@ -24,17 +24,14 @@ from onnx_ir.passes.common import (
 from onnxscript.values import OnnxFunction
 from torch import nn
 
+from text_pipeline.contract import TENSOR_OUTPUTS, TOKEN_INPUTS
 from text_pipeline.errors import TextPipelineError, cause
 from text_pipeline.export.attention import OPERATORS
 from text_pipeline.export.front import packed_front, padded_front
 from text_pipeline.export.fusion import fuse_for_cpu, fuse_for_gpu
 from text_pipeline.export.gpu_front import JoinWindows as JoinWindowsOnGpu
 from text_pipeline.export.gpu_front import packed_gpu_front
-from text_pipeline.export.heads import (
-    TENSOR_OUTPUTS,
-    TOKEN_INPUTS,
-    padded_body,
-)
+from text_pipeline.export.heads import padded_body
 from text_pipeline.export.outputs import finish_outputs
 from text_pipeline.export.packed import BIAS, PACKED_INPUTS, PackedClassifier
 from text_pipeline.export.source import Source
@@ -62,10 +59,6 @@ _CAUSE_IN_THE_MODEL = (
     "the model's code decides something by the size or the content of its inputs, which a graph "
     "cannot: try the other --layout or another version of transformers"
 )
-
-LAYOUTS = ("packed", "padded")
-PRECISIONS = {"cpu": ("fp32", "int8"), "gpu": ("fp16", "fp32")}
-"""What each device takes, its default first."""
 
 
 def build(source: Source, layout: str, device: str = "cpu", precision: str = "fp32") -> ir.Model:

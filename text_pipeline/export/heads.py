@@ -13,9 +13,6 @@ from text_pipeline.export.source import Source, has_own_code
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
-TOKEN_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-TENSOR_OUTPUTS = ("scores", "probabilities", "logits", "embedding")
-
 
 class PaddedClassifier(nn.Module):
     """A Hugging Face classifier with all its outputs, run as it is on padded items."""

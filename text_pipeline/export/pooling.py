@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from text_pipeline.contract import POOLINGS
 from text_pipeline.errors import TextPipelineError
 
-MODES = ("mean", "cls", "last")
 # sentence-transformers' names, in 1_Pooling/config.json: a flag each, or a value of pooling_mode.
 _SUPPORTED = {
     "pooling_mode_mean_tokens": "mean",
@@ -23,7 +23,7 @@ _SUPPORTED = {
 
 @dataclass(frozen=True)
 class Pooling:
-    """One of MODES, and whether the result is brought to length 1."""
+    """One of POOLINGS, and whether the result is brought to length 1."""
 
     mode: str = "mean"
     normalize: bool = True
@@ -65,7 +65,7 @@ def find(model_id: str, requested: str | None) -> Pooling:
     if len(chosen) != 1 or chosen[0] not in _SUPPORTED:
         raise TextPipelineError(
             f"{path}: pools by {' and '.join(chosen) or 'nothing'}, expected one of "
-            f"{', '.join(MODES)}: choose one with --pooling"
+            f"{', '.join(POOLINGS)}: choose one with --pooling"
         )
     return Pooling(_SUPPORTED[chosen[0]], normalize="Normalize" in kinds)
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Protocol
 
 from text_pipeline.client import proxies
+from text_pipeline.contract import ENSEMBLE
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure.measurement import Measurement
 from text_pipeline.measure.statistics import ModelStatistics, ServerStatistics
-from text_pipeline.repository.versions import ENSEMBLE
 
 VERSION = "2.60.0"
 IMAGE = f"text-pipeline-perf-analyzer:{VERSION}"

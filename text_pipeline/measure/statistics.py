@@ -12,8 +12,8 @@ from tritonclient.grpc import InferenceServerClient, service_pb2
 from tritonclient.utils import InferenceServerException
 
 from text_pipeline.client import proxies
+from text_pipeline.contract import CLASSIFIER, ENSEMBLE, TOKENIZER
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository.versions import CLASSIFIER, ENSEMBLE, TOKENIZER
 
 _PHASES = ("queue", "compute_input", "compute_infer", "compute_output")
 

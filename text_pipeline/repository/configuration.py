@@ -7,8 +7,9 @@ from pathlib import Path
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
+from text_pipeline.contract import CLASSIFIER, ENSEMBLES, TOKENIZER
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository.versions import CLASSIFIER, ENSEMBLES, TOKENIZER, version_policy
+from text_pipeline.repository.versions import version_policy
 
 THREADS = "intra_op_thread_count"
 

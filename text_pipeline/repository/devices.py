@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from text_pipeline.repository.versions import CLASSIFIER, Repository
+from text_pipeline.contract import CLASSIFIER
+from text_pipeline.repository.versions import Repository
 
 DEFAULT = "config.pbtxt"
 _COMMENT = re.compile(r"#.*")

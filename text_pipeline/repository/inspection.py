@@ -6,21 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from text_pipeline.contract import CLASSIFIER, ENSEMBLES, GRAPH, LABELS, REPORT, STEPS, TOKENIZER
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository import configuration, devices
-from text_pipeline.repository.versions import (
-    CLASSIFIER,
-    ENSEMBLES,
-    GRAPH,
-    LABELS,
-    REPORT,
-    STEPS,
-    TOKENIZER,
-    TOKENIZER_CODE,
-    Repository,
-    is_current,
-    sha256,
-)
+from text_pipeline.repository.versions import TOKENIZER_CODE, Repository, is_current, sha256
 
 MODELS = (*STEPS, *ENSEMBLES)
 Parsed = TypeVar("Parsed")

@@ -16,21 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from text_pipeline.contract import (
+    CLASSIFIER,
+    ENSEMBLES,
+    GRAPH,
+    LABELS,
+    REPORT,
+    REPORT_FORMAT,
+    STEPS,
+    TOKENIZER,
+)
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository import publishing
 
-TOKENIZER = "text_tokenizer"
-CLASSIFIER = "text_classifier_onnx"
-ENSEMBLE = "text_pipeline_ensemble"
-EMBEDDING_ENSEMBLE = "text_embedding_ensemble"
-STEPS = (TOKENIZER, CLASSIFIER)
-ENSEMBLES = (ENSEMBLE, EMBEDDING_ENSEMBLE)
-GRAPH = "model.onnx"
-LABELS = "labels.txt"
-REPORT = "export.json"
-REPORT_FORMAT = 2
-"""Of REPORT and of the graph beside it. 2: the sizes of its outputs are open, without which
-Triton's C++ backend does not load it."""
 TURN = "turn"
 """The resource of Triton's rate limiter that tokenizer and classifier share."""
 

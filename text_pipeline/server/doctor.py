@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from text_pipeline.contract import PORTS
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.server import installation, ports
 from text_pipeline.server.cores import usable_cores
@@ -45,7 +46,7 @@ class Finding:
     """Whether `text-pipeline serve` cannot start on CPU."""
 
 
-def examine(serve_ports: Mapping[str, int] = ports.DEFAULT_PORTS) -> list[Finding]:
+def examine(serve_ports: Mapping[str, int] = PORTS) -> list[Finding]:
     """Every check, in the order in which a start would meet it."""
     return [
         _python(),

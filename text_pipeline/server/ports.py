@@ -1,6 +1,6 @@
-"""Free and taken TCP ports. Standard library only: `make serve` runs this file before it installs.
+"""Free and taken TCP ports. Standard library only: `make serve` asks here before it installs.
 
-`python3 text_pipeline/server/ports.py --http-port 8000 …` exits 1 and names the ports in use.
+`python3 -m text_pipeline.server.ports --http-port 8000 …` exits 1 and names the ports in use.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Mapping
 
-DEFAULT_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+from text_pipeline.contract import PORTS
 
 
 def problem(ports: Mapping[str, int], host: str = "127.0.0.1") -> str | None:
@@ -77,7 +77,7 @@ def _reason_not_free(host: str, port: int) -> str | None:
 def main() -> int:
     """Checks the ports given as options; prints the problem and returns 1 if there is one."""
     parser = argparse.ArgumentParser(description="Check that the server's ports are free.")
-    for name, port in DEFAULT_PORTS.items():
+    for name, port in PORTS.items():
         parser.add_argument(f"--{name}-port", dest=name, type=int, default=port)
     if found := problem(vars(parser.parse_args())):
         print(f"error: {found}", file=sys.stderr)

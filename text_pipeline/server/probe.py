@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from text_pipeline.repository.versions import ENSEMBLE
+from text_pipeline.contract import ENSEMBLE
 
 TIMEOUT_S = 10.0
 _STATISTICS_TIMEOUT_S = 2.0

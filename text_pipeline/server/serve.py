@@ -11,9 +11,10 @@ from types import FrameType
 from typing import NoReturn
 
 from text_pipeline.client import addresses
+from text_pipeline.contract import ENSEMBLE
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository import devices
-from text_pipeline.repository.versions import ENSEMBLE, Repository
+from text_pipeline.repository.versions import Repository
 from text_pipeline.server import ports, threads, tracing
 from text_pipeline.server.log import STDOUT
 from text_pipeline.server.tritonserver import EmbeddedServer

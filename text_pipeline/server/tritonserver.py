@@ -37,7 +37,7 @@ class EmbeddedServer:
     prints (log.STDOUT passes it on). `problem` asks the server at `host:port` something real and
     says why it got no answer. `triton` is an installed Triton, such as a container's
     /opt/tritonserver; None takes the wheel's. The child ends with its parent, however that ends.
-    `model_control` is one of control.MODEL_CONTROL.
+    `model_control` is one of MODEL_CONTROLS.
     """
 
     def __init__(

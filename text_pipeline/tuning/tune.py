@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from text_pipeline.contract import CLASSIFIER
 from text_pipeline.measure import perf_analyzer
 from text_pipeline.measure.measurement import TOLERANCE
 from text_pipeline.measure.perf_analyzer import Load
 from text_pipeline.measure.workload import Workload
 from text_pipeline.repository import configuration
 from text_pipeline.repository.configuration import Settings
-from text_pipeline.repository.versions import CLASSIFIER, Repository
+from text_pipeline.repository.versions import Repository
 from text_pipeline.server import probe
 from text_pipeline.server.cores import usable_cores
 from text_pipeline.server.tritonserver import EmbeddedServer

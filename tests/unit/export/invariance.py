@@ -7,6 +7,7 @@ import onnxruntime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from text_pipeline.contract import TENSOR_OUTPUTS
 from text_pipeline.export import gate, source
 
 
@@ -28,7 +29,7 @@ def assert_batch_invariant(
         batch = [texts[row] for row in rows]
         answers = gate.graph_outputs(session, loaded, batch, len(batch))
         for row, found in zip(rows, answers, strict=True):
-            for output in gate.TENSOR_OUTPUTS:
+            for output in TENSOR_OUTPUTS:
                 difference = np.abs(found[output] - alone[row][output]).max()
                 assert difference <= limit * max(1, np.abs(alone[row][output]).max())
 

@@ -9,9 +9,10 @@ import torch
 import transformers
 
 from tests import tiny_models
+from text_pipeline.contract import TENSOR_OUTPUTS
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import gate, source
-from text_pipeline.export.heads import TENSOR_OUTPUTS, EndTokenClassifier, padded_body
+from text_pipeline.export.heads import EndTokenClassifier, padded_body
 
 T5 = transformers.T5Config(
     vocab_size=600, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4,

@@ -18,6 +18,7 @@ from scipy.special import erf
 
 from tests import tiny_models, windowed
 from tests.unit.export import cuda_kernels
+from text_pipeline.contract import PRECISIONS, TENSOR_OUTPUTS
 from text_pipeline.default_model import corpus
 from text_pipeline.export import configured, gate, graph, packed, source
 from text_pipeline.onnx_backend.load_checks import OPEN, Signature, Tensor
@@ -131,7 +132,7 @@ def built(tmp_path_factory: pytest.TempPathFactory):
     return build
 
 
-@pytest.mark.parametrize("precision", graph.PRECISIONS["gpu"])
+@pytest.mark.parametrize("precision", PRECISIONS["gpu"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_graph_is_well_formed(built, name: str, precision: str) -> None:
     loaded, path = built(name, precision)
@@ -143,7 +144,7 @@ def test_graph_is_well_formed(built, name: str, precision: str) -> None:
         {},
         {value.name: _tensor(value) for value in inferred.graph.output},
     )
-    assert list(signature.outputs) == ["labels", *gate.TENSOR_OUTPUTS]
+    assert list(signature.outputs) == ["labels", *TENSOR_OUTPUTS]
     configured.check_signature(STATIC_REPOSITORY, signature)
     attention = [n for n in model.graph.node if n.op_type == "PackedMultiHeadAttention"]
     assert len(attention) == loaded.model.config.num_hidden_layers
@@ -188,7 +189,7 @@ def test_query_key_and_value_are_one_product_where_nothing_rotates_them(built) -
         assert used >= {i.name for i in model.graph.initializer}
 
 
-@pytest.mark.parametrize("precision", graph.PRECISIONS["gpu"])
+@pytest.mark.parametrize("precision", PRECISIONS["gpu"])
 def test_gelu_and_its_bias_are_one_operator(built, precision: str) -> None:
     loaded, path = built("bert", precision)
     operators = [node.op_type for node in onnx.load(path).graph.node]
@@ -196,13 +197,13 @@ def test_gelu_and_its_bias_are_one_operator(built, precision: str) -> None:
     assert "Erf" not in operators
 
 
-@pytest.mark.parametrize("precision", graph.PRECISIONS["gpu"])
+@pytest.mark.parametrize("precision", PRECISIONS["gpu"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_graph_equals_pytorch_in_an_emulation(built, name: str, precision: str) -> None:
     loaded, path = built(name, precision)
     evaluator = ReferenceEvaluator(onnx.load(path), new_ops=EMULATED)
     feed = gate.ragged_feed(loaded.tokenizer, TEXTS, loaded.max_tokens)
-    outputs = evaluator.run(list(gate.TENSOR_OUTPUTS), feed)
+    outputs = evaluator.run(list(TENSOR_OUTPUTS), feed)
     _assert_equal(loaded, outputs, precision)
 
 
@@ -218,13 +219,13 @@ def test_windows_in_an_emulation(built, name: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("precision", graph.PRECISIONS["gpu"])
+@pytest.mark.parametrize("precision", PRECISIONS["gpu"])
 @pytest.mark.parametrize("name", ON_GPU)
 def test_graph_equals_pytorch_on_a_gpu(built, name: str, precision: str) -> None:
     loaded, path = built(name, precision)
     session = onnxruntime.InferenceSession(path, providers=["CUDAExecutionProvider"])
     feed = gate.ragged_feed(loaded.tokenizer, TEXTS, loaded.max_tokens)
-    _assert_equal(loaded, session.run(list(gate.TENSOR_OUTPUTS), feed), precision)
+    _assert_equal(loaded, session.run(list(TENSOR_OUTPUTS), feed), precision)
 
 
 @pytest.mark.parametrize("name", ["deberta-v2", "roberta"])
@@ -234,9 +235,9 @@ def test_padded_fp16_equals_pytorch_and_stays_finite(tmp_path: Path, name: str) 
     ir.save(graph.build(loaded, "padded", "gpu", "fp16"), tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     feed = gate.ragged_feed(loaded.tokenizer, TEXTS, loaded.max_tokens)
-    _assert_equal(loaded, session.run(list(gate.TENSOR_OUTPUTS), feed), "fp16")
+    _assert_equal(loaded, session.run(list(TENSOR_OUTPUTS), feed), "fp16")
     feed["attention_mask"][: feed["item_length"][0]] = 0
-    for output in session.run(list(gate.TENSOR_OUTPUTS), feed):
+    for output in session.run(list(TENSOR_OUTPUTS), feed):
         assert np.isfinite(output).all()
 
 
@@ -251,7 +252,7 @@ def _tensor(value: onnx.ValueInfoProto) -> Tensor:
 def _assert_equal(loaded: source.Source, outputs: list[np.ndarray], precision: str) -> None:
     # The reference of fp16 is fp32: what counts is what rounding does to the answer.
     for row, expected in enumerate(gate.pytorch_outputs(loaded, TEXTS)):
-        for name, found in zip(gate.TENSOR_OUTPUTS, outputs, strict=True):
+        for name, found in zip(TENSOR_OUTPUTS, outputs, strict=True):
             assert np.isfinite(found).all()
             limit = TOLERANCE[precision] * max(1, np.abs(expected[name]).max())
             assert np.abs(found[row] - expected[name]).max() <= limit

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests import tiny_models
 from tests.unit.export.invariance import assert_batch_invariant
+from text_pipeline.contract import LAYOUTS
 from text_pipeline.default_model import corpus
 from text_pipeline.export import gate, graph, int8, source
 
@@ -38,7 +39,7 @@ def sessions(reference: source.Source, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-@pytest.mark.parametrize("layout", graph.LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_answer_alone_is_the_answer_in_any_batch(
     reference: source.Source, sessions, layout: str, precision: str
 ) -> None:

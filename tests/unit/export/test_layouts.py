@@ -12,12 +12,13 @@ import pytest
 
 from tests import tiny_models, windowed
 from tests.unit.export.invariance import assert_batch_invariant
+from text_pipeline.contract import CLASSIFIER, TENSOR_OUTPUTS, TOKEN_INPUTS
 from text_pipeline.default_model import corpus
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import configured, exporter, gate, graph, source
 from text_pipeline.onnx_backend import load_checks
 from text_pipeline.repository import configuration
-from text_pipeline.repository.versions import CLASSIFIER, STATIC_REPOSITORY, Repository
+from text_pipeline.repository.versions import STATIC_REPOSITORY, Repository
 
 PADDED_ONLY = ("big_bird", "deberta", "deberta-conv", "mbart", "rembert")
 PACKED = [name for name in tiny_models.ARCHITECTURES if name not in PADDED_ONLY]
@@ -58,7 +59,7 @@ def test_graph_equals_pytorch(built, name: str, layout: str) -> None:
     for batch_size in (1, 7, len(texts)):
         answers = gate.graph_outputs(session, loaded, texts, batch_size)
         for expected, found in zip(reference, answers, strict=True):
-            for output in gate.TENSOR_OUTPUTS:
+            for output in TENSOR_OUTPUTS:
                 np.testing.assert_allclose(found[output], expected[output], atol=1e-4, rtol=1e-4)
 
 
@@ -88,8 +89,7 @@ def test_sentence_pairs_equal_pytorch(built, name: str, layout: str) -> None:
         encoded = loaded.tokenizer(*gate.columns([pair]))
         length = len(encoded["input_ids"][0])
         feed = {
-            name: np.array(encoded.get(name, [[0] * length])[0], np.int64)
-            for name in gate.TOKEN_INPUTS
+            name: np.array(encoded.get(name, [[0] * length])[0], np.int64) for name in TOKEN_INPUTS
         }
         feed["item_length"] = np.array([length], np.int32)
         (logits,) = session.run(["logits"], feed)
@@ -108,7 +108,7 @@ def test_padding_inside_a_request_changes_nothing(
     length = max(map(len, encoded["input_ids"]))
     padding = {"input_ids": loaded.tokenizer.pad_token_id or 0}
     feed = {}
-    for tensor in gate.TOKEN_INPUTS:
+    for tensor in TOKEN_INPUTS:
         rows = encoded.get(tensor, [[0] * len(ids) for ids in encoded["input_ids"]])
         padded = [[*row, *[padding.get(tensor, 0)] * (length - len(row))] for row in rows]
         feed[tensor] = np.array(padded, np.int64).reshape(-1)
@@ -126,7 +126,7 @@ def test_item_masked_altogether_is_finite_and_alone_in_it(built, name: str, layo
     """No tokenizer sends one, but it must not spoil the others."""
     loaded, session = built(name, layout)
     feed = gate.ragged_feed(loaded.tokenizer, TEXTS[:3], 40)
-    outputs = list(gate.TENSOR_OUTPUTS)
+    outputs = list(TENSOR_OUTPUTS)
     before = session.run(outputs, feed)
     second = slice(feed["item_length"][0], feed["item_length"][:2].sum())
     feed["attention_mask"][second] = 0

@@ -11,12 +11,13 @@ import pytest
 
 from deploy.tensorrt import body
 from tests import tiny_models
+from text_pipeline.contract import CLASSIFIER, TENSOR_OUTPUTS
 from text_pipeline.default_model import corpus
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export import gate, graph, source
 from text_pipeline.export.exporter import quiet_libraries
 from text_pipeline.repository import configuration
-from text_pipeline.repository.versions import CLASSIFIER, STATIC_REPOSITORY, Repository
+from text_pipeline.repository.versions import STATIC_REPOSITORY, Repository
 from text_pipeline.server.tritonserver import EmbeddedServer
 
 README = Path(body.__file__).with_name("README.md").read_text(encoding="utf-8")
@@ -122,7 +123,7 @@ def test_the_body_for_trtexec_answers_as_pytorch(loaded: source.Source, tmp_path
     session = onnxruntime.InferenceSession(tmp_path / "body.onnx")
     feed = {f"padded_{name}": encoded[name] for name in ("input_ids", "attention_mask",
             "token_type_ids")}  # fmt: skip
-    assert_near_pytorch(loaded, session.run(list(gate.TENSOR_OUTPUTS), feed))
+    assert_near_pytorch(loaded, session.run(list(TENSOR_OUTPUTS), feed))
     for kind, name in (("min", "minShapes"), ("opt", "optShapes"), ("max", "maxShapes")):
         given = shapes(re.search(rf"--{name}=(\S+)", README)[1])
         profile = shapes(parameters()[f"trt_profile_{kind}_shapes"])
@@ -141,12 +142,12 @@ def test_an_engine_is_built_and_answers_as_pytorch(
     )
     assert "TensorrtExecutionProvider" in session.get_providers()
     feed = gate.ragged_feed(loaded.tokenizer, TEXTS, loaded.max_tokens)
-    assert_near_pytorch(loaded, session.run(list(gate.TENSOR_OUTPUTS), feed))
+    assert_near_pytorch(loaded, session.run(list(TENSOR_OUTPUTS), feed))
     assert list(tmp_path.glob("*.engine"))
 
 
 def assert_near_pytorch(loaded: source.Source, outputs: list[np.ndarray]) -> None:
     for row, expected in enumerate(gate.pytorch_outputs(loaded, TEXTS)):
-        for name, found in zip(gate.TENSOR_OUTPUTS, outputs, strict=True):
+        for name, found in zip(TENSOR_OUTPUTS, outputs, strict=True):
             limit = TOLERANCE * max(1, np.abs(expected[name]).max())
             assert np.abs(found[row] - expected[name]).max() <= limit

@@ -6,8 +6,8 @@ import numpy as np
 import onnxruntime
 
 from load import idle
+from text_pipeline.contract import TENSOR_OUTPUTS, TOKEN_INPUTS
 from text_pipeline.export import configured, graph
-from text_pipeline.export.heads import TENSOR_OUTPUTS, TOKEN_INPUTS
 from text_pipeline.repository.versions import STATIC_REPOSITORY
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from load.soak import COLUMNS, Record, pool, soak, two_versions
-from text_pipeline.client import control
+from text_pipeline.contract import KEY_VARIABLE
 
 
 def record(last: float = 100.0) -> Record:
@@ -43,7 +43,7 @@ def test_the_texts_are_of_all_lengths() -> None:
 def test_a_minute_of_it_finds_nothing_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(control.KEY_VARIABLE, "a key of the tests")
+    monkeypatch.setenv(KEY_VARIABLE, "a key of the tests")
     repository = two_versions(tmp_path / "repository")
     found = asyncio.run(soak(repository, seconds=60, reload_s=25, seed=0))
     assert found.problems() == []

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from load import levels
+from text_pipeline.contract import CLASSIFIER, ENSEMBLE, TOKENIZER
 from text_pipeline.measure import perf_analyzer
 from text_pipeline.measure.measurement import Measurement
 from text_pipeline.measure.perf_analyzer import Load, Run
 from text_pipeline.measure.statistics import ModelStatistics
 from text_pipeline.measure.workload import Workload
-from text_pipeline.repository.versions import CLASSIFIER, ENSEMBLE, TOKENIZER
 
 
 class Server:

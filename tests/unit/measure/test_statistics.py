@@ -7,9 +7,9 @@ from tritonclient.grpc import service_pb2
 
 from tests.unit.onnx_backend import ragged_model
 from tests.unit.server.test_tritonserver import make_server
+from text_pipeline.contract import CLASSIFIER, ENSEMBLE, TOKENIZER
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure.statistics import ServerStatistics
-from text_pipeline.repository.versions import CLASSIFIER, ENSEMBLE, TOKENIZER
 
 
 def statistics(requests: int, batches: dict[int, int]) -> ServerStatistics:

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from tests.conftest import Exported
+from text_pipeline.contract import CLASSIFIER
 from text_pipeline.repository import configuration
-from text_pipeline.repository.versions import CLASSIFIER, STATIC_REPOSITORY
+from text_pipeline.repository.versions import STATIC_REPOSITORY
 from text_pipeline.server.tritonserver import EmbeddedServer
 
 SAMPLES = configuration.read(STATIC_REPOSITORY, CLASSIFIER, "gpu").model_warmup

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from text_pipeline.contract import CLASSIFIER, ENSEMBLES, TOKENIZER
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository import configuration
 from text_pipeline.repository.configuration import Settings
-from text_pipeline.repository.versions import CLASSIFIER, ENSEMBLES, TOKENIZER, Repository
+from text_pipeline.repository.versions import Repository
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from text_pipeline.cli import commands
+from text_pipeline.contract import CLASSIFIER, REPORT, REPORT_FORMAT
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository import devices
-from text_pipeline.repository.versions import CLASSIFIER, REPORT, REPORT_FORMAT, Repository
+from text_pipeline.repository.versions import Repository
 from text_pipeline.server import ports
 from text_pipeline.server import serve as serving
 

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from tests import tiny_models
 from text_pipeline.cli import commands
 from text_pipeline.client import control
+from text_pipeline.contract import STEPS
 from text_pipeline.export.exporter import export_model
-from text_pipeline.repository.versions import STEPS, Repository
+from text_pipeline.repository.versions import Repository
 
 LABELS = ["plain", "[bold]not markup[/bold]", "ünï: \x1b[2J"]
 

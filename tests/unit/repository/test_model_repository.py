@@ -6,8 +6,9 @@ import pytest
 from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
+from text_pipeline.contract import CLASSIFIER, ENSEMBLE
 from text_pipeline.onnx_backend.parameters import Parameters
-from text_pipeline.repository.versions import CLASSIFIER, ENSEMBLE, STATIC_REPOSITORY
+from text_pipeline.repository.versions import STATIC_REPOSITORY
 
 CONFIGS = sorted(STATIC_REPOSITORY.glob("*/config.pbtxt"))
 CLASSIFIERS = sorted((STATIC_REPOSITORY / CLASSIFIER).glob("**/*.pbtxt"))

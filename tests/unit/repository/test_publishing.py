@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests.places import run_in
+from text_pipeline.contract import CLASSIFIER, TOKENIZER
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository.versions import CLASSIFIER, TOKENIZER, Repository
+from text_pipeline.repository.versions import Repository
 
 # Publishes a version of so many bytes in both folders, then prints what the repository holds.
 PUBLISH = """

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from text_pipeline.contract import CLASSIFIER
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.repository.versions import CLASSIFIER, STATIC_REPOSITORY
+from text_pipeline.repository.versions import STATIC_REPOSITORY
 from text_pipeline.server import threads
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from load import idle
 from load.gpu_check import profile
+from text_pipeline.contract import TOKEN_INPUTS
 from text_pipeline.export.graph import save
-from text_pipeline.export.heads import TOKEN_INPUTS
 
 CUDA = "CUDAExecutionProvider"
 

@@ -17,12 +17,13 @@ from load.gpu_check.record import Record
 from load.gpu_check.served_steps import Served
 from load.levels import Level, Measured
 from tests.unit.stand_in import StandIn, serving
+from text_pipeline.contract import CLASSIFIER, ENSEMBLE
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.measure.measurement import Measurement
 from text_pipeline.measure.statistics import ModelStatistics
 from text_pipeline.repository import configuration
 from text_pipeline.repository.configuration import Settings
-from text_pipeline.repository.versions import CLASSIFIER, ENSEMBLE, Repository
+from text_pipeline.repository.versions import Repository
 
 LEVEL = Level(
     workload="short", protocol="grpc", concurrency=1, rate=None, requests=900, texts_per_s=0,
