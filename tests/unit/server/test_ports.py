@@ -4,10 +4,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from text_pipeline.server import ports
+
+ROOT = Path(ports.__file__).parents[2]
 
 
 @pytest.fixture
@@ -17,14 +20,14 @@ def taken() -> Iterator[int]:
 
 
 def check(http: int, grpc: int, metrics: int) -> subprocess.CompletedProcess[str]:
-    """Runs the file in a Python that sees neither this project nor any package."""
+    """Runs the module as `make serve` does, in a Python that sees no installed package."""
     options = [f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}"]
     return subprocess.run(
-        [sys.executable, "-I", "-S", ports.__file__, *options],
+        [sys.executable, "-E", "-S", "-m", ports.__name__, *options],
         capture_output=True,
         text=True,
         timeout=30,
-        cwd="/",
+        cwd=ROOT,
     )
 
 
