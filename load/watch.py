@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from text_pipeline.server import probe
+from text_pipeline.client import rest
 
 INTERVAL_S = 1.0
 TIMEOUT_S = 5.0
@@ -53,7 +53,7 @@ def _watch(url: str, samples: list[Sample], ended: threading.Event) -> None:
     started = time.monotonic()
     while not ended.wait(INTERVAL_S):
         try:
-            _, metrics = probe.request(url, TIMEOUT_S, "GET", "/metrics")
+            _, metrics = rest.request(url, TIMEOUT_S, "GET", "/metrics")
         except (OSError, http.client.HTTPException):
             return
         values = {series: float(value) for series, value in _LINE.findall(metrics)}

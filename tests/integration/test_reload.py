@@ -16,14 +16,13 @@ from tritonclient.utils import InferenceServerException
 from tests import tiny_models
 from tests.conftest import Server
 from tests.integration.protocols import infer, label
-from text_pipeline.client import control
+from text_pipeline.client import control, rest
 from text_pipeline.contract import CLASSIFIER, KEY_HEADER, KEY_VARIABLE, STEPS, TOKENIZER
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.export.exporter import export_model
 from text_pipeline.export.gate import pytorch_outputs
 from text_pipeline.export.source import load
 from text_pipeline.repository.versions import Repository
-from text_pipeline.server import probe
 
 TEXT = "The striker scored twice in the final."
 CLIENTS = 32
@@ -170,7 +169,7 @@ def test_the_version_before_leaves_without_failing_a_request(
 
 def is_ready(server: Server, version: int) -> bool:
     path = f"/v2/models/{CLASSIFIER}/versions/{version}/ready"
-    return probe.request(server.http_url, 10, "GET", path)[0] == http.HTTPStatus.OK
+    return rest.request(server.http_url, 10, "GET", path)[0] == http.HTTPStatus.OK
 
 
 def test_a_broken_version_leaves_the_one_in_use(reloading, versions) -> None:

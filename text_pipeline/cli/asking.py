@@ -126,12 +126,13 @@ def classify(
 
     from text_pipeline.cli import display
     from text_pipeline.client.pipeline import PipelineClient
+    from text_pipeline.client.records import classify_records
     from text_pipeline.files import records
 
     with PipelineClient(
         url, chunk_size=chunk_size, in_flight=in_flight, timeout_s=timeout_s
     ) as client:
-        results = records.classify_records(client, given, **options)
+        results = classify_records(client, given, **options)
         if output is None and sys.stdout.isatty():
             display.print_tables(results, Console())
             return

@@ -7,9 +7,7 @@ import numpy as np
 from tritonclient.grpc import InferInput
 
 from text_pipeline.errors import RequestRejectedError
-
-Text = str | tuple[str, str]
-"""A text, or a sentence pair."""
+from text_pipeline.files.records import Text
 
 
 @dataclass(frozen=True)

@@ -1,40 +1,20 @@
-"""Model control: how a running server learns of new versions, and who may tell it."""
+"""Model control from outside: a running server is told of new versions."""
 
 import http
 import json
 import os
-import secrets
 import time
 from collections.abc import Sequence
 
+from text_pipeline.client import rest
 from text_pipeline.contract import ENSEMBLES, KEY_HEADER, KEY_VARIABLE, STEPS
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository.versions import Repository
-from text_pipeline.server import probe
 
-# Loading code, reading and writing memory of the machine, and filling its disk with logs and traces
-# are not for everybody who classifies.
-_RESTRICTED = "model-repository,shared-memory,trace,logging"
 LOAD_TIMEOUT_S = 120.0
 QUIET_S = 10.0
 """So long without a request a version is out of use: 32 windows of 512 tokens keep a core for six
 seconds, and what waits behind them has not asked for the classifier yet."""
-
-
-def arguments(mode: str) -> Sequence[str]:
-    """tritonserver's arguments for a mode; without a key in the environment nobody has one."""
-    key = os.environ.get(KEY_VARIABLE)
-    if mode == "explicit" and not key:
-        raise TextPipelineError(
-            f"--model-control explicit needs a secret in {KEY_VARIABLE}: who has it may load models"
-        )
-    rule = f"{_RESTRICTED}:{KEY_HEADER}={key or secrets.token_hex(16)}"
-    return [
-        f"--model-control-mode={mode}",
-        *(["--load-model=*"] if mode == "explicit" else []),
-        f"--http-restricted-api={rule}",
-        f"--grpc-restricted-protocol={rule}",
-    ]
 
 
 def use(
@@ -163,7 +143,7 @@ def _ask(
     headers = {KEY_HEADER: os.environ.get(KEY_VARIABLE, "")}
     body = "{}" if method == "POST" else None
     try:
-        status, answer = probe.request(http_url, timeout_s, method, path, body, headers)
+        status, answer = rest.request(http_url, timeout_s, method, path, body, headers)
     except OSError as error:
         raise TextPipelineError(f"no server at {http_url}: {error}") from error
     return status, " ".join(answer.split())

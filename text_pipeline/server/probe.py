@@ -8,9 +8,8 @@ import contextlib
 import http.client
 import json
 import time
-from collections.abc import Mapping
-from types import MappingProxyType
 
+from text_pipeline.client import rest
 from text_pipeline.contract import ENSEMBLE
 
 TIMEOUT_S = 10.0
@@ -52,7 +51,7 @@ def classified(http_url: str) -> int | None:
     """How many requests the ensemble has answered with labels; None if the server does not say."""
     with contextlib.suppress(OSError, http.client.HTTPException, ValueError, LookupError):
         path = f"/v2/models/{ENSEMBLE}/stats"
-        _, answer = request(http_url, _STATISTICS_TIMEOUT_S, "GET", path)
+        _, answer = rest.request(http_url, _STATISTICS_TIMEOUT_S, "GET", path)
         statistics = json.loads(answer)["model_stats"]
         return sum(int(version["inference_stats"]["success"]["count"]) for version in statistics)
     return None
@@ -73,22 +72,4 @@ def _answers_others(http_url: str, before: int | None, within_s: float = 0) -> b
 def _ask(http_url: str, timeout_s: float) -> tuple[int, str]:
     # The parameter keeps the question out of the metrics of texts and labels.
     body = json.dumps({"text": "Is anybody there?", "health_check": True})
-    return request(http_url, timeout_s, "POST", f"/v2/models/{ENSEMBLE}/generate", body)
-
-
-def request(
-    http_url: str,
-    timeout_s: float,
-    method: str,
-    path: str,
-    body: str | None = None,
-    headers: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[int, str]:
-    """The status and the body of the answer."""
-    connection = http.client.HTTPConnection(http_url, timeout=timeout_s)
-    try:
-        connection.request(method, path, body, headers)
-        response = connection.getresponse()
-        return response.status, response.read().decode(errors="replace")
-    finally:
-        connection.close()
+    return rest.request(http_url, timeout_s, "POST", f"/v2/models/{ENSEMBLE}/generate", body)

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
-from text_pipeline.client import addresses, control
+from text_pipeline.client import addresses
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository.versions import TURN, Repository
-from text_pipeline.server import child, frontends, guard, installation, ports, probe
+from text_pipeline.server import child, control, frontends, guard, installation, ports, probe
 from text_pipeline.server.log import ServerLog
 from text_pipeline.server.places import ServerFolder
 

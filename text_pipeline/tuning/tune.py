@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from text_pipeline.client import rest
 from text_pipeline.contract import CLASSIFIER
 from text_pipeline.measure import perf_analyzer
 from text_pipeline.measure.measurement import TOLERANCE
@@ -107,7 +108,7 @@ def _trial(
 
 def leaves_memory(server: EmbeddedServer) -> bool:
     """Whether every GPU that the server's metrics show has FREE_GPU_MEMORY left."""
-    _, metrics = probe.request(server.metrics_url, probe.TIMEOUT_S, "GET", "/metrics")
+    _, metrics = rest.request(server.metrics_url, probe.TIMEOUT_S, "GET", "/metrics")
     return memory_is_free(metrics)
 
 

@@ -1,6 +1,5 @@
-"""Reading texts, joining them with their answers, and writing them."""
+"""Reading texts and writing answers."""
 
-import json
 import os
 import stat
 from pathlib import Path
@@ -10,12 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from text_pipeline.client.pipeline import Classification
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.files import json_lines
-from text_pipeline.files.records import RecordFile, answered, replacing
-
-ANSWER = Classification(("sport", "tech"), (0.75, 0.25), 4, False)
+from text_pipeline.files.records import RecordFile, replacing
 
 
 def records(path: Path, content: bytes, file_format: str | None = None) -> list[dict[str, Any]]:
@@ -101,22 +97,9 @@ def test_nesting_comes_back_or_is_refused_whoever_calls(depth: int, nest: str) -
             json_lines.parse(line)
 
 
-def test_answer_that_is_no_number_is_null_in_json() -> None:
-    answer = Classification(("a", "b"), (float("nan"), float("inf")), 1, False)
-    row = json.loads(json_lines.dump(answered({"text": "a"}, answer)), parse_constant=pytest.fail)
-    assert (row["score"], row["scores"]) == (None, [None, None])
-
-
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TextPipelineError, match=r"none\.txt: No such file or directory$"):
         list(RecordFile(str(tmp_path / "none.txt")))
-
-
-def test_fields_of_the_input_survive_an_answer_with_the_same_names() -> None:
-    record = {"text": "a", "label": "gold", "input_label": "older", "id": 1}
-    joined = answered(record, ANSWER)
-    assert (joined["text"], joined["id"], joined["label"]) == ("a", 1, "sport")
-    assert (joined["input_label"], joined["input_input_label"]) == ("gold", "older")
 
 
 def test_file_appears_only_when_complete(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from text_pipeline.client import control
-from text_pipeline.contract import ENSEMBLES, KEY_VARIABLE, REPORT_FORMAT, STEPS
+from text_pipeline.contract import ENSEMBLES, REPORT_FORMAT, STEPS
 from text_pipeline.errors import TextPipelineError
 from text_pipeline.repository.versions import Repository
 
@@ -101,14 +101,6 @@ def test_a_server_that_cannot_be_reached_leaves_the_version_in_use(repository: R
     with pytest.raises(TextPipelineError, match=r"no server at 127\.0\.0\.1:9"):
         control.use(repository, 2, http_url="127.0.0.1:9")
     assert named(repository) == ([1], 1)
-
-
-def test_explicit_control_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(KEY_VARIABLE, raising=False)
-    with pytest.raises(TextPipelineError, match=f"explicit needs a secret in {KEY_VARIABLE}"):
-        control.arguments("explicit")
-    keys = {control.arguments("none")[-1] for _ in range(2)}
-    assert len(keys) == 2, "without a key nobody has one"
 
 
 def test_a_version_in_use_that_is_missing_is_named(repository: Repository) -> None:

@@ -20,8 +20,9 @@ from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import InferenceServerException
 
 from tests.unit.onnx_backend import ragged_model
+from text_pipeline.client import rest
 from text_pipeline.errors import TextPipelineError
-from text_pipeline.server import ports, probe
+from text_pipeline.server import ports
 from text_pipeline.server.log import ServerLog
 from text_pipeline.server.tritonserver import SHARED_MEMORY, EmbeddedServer
 
@@ -196,7 +197,7 @@ def test_a_server_listens_on_ipv6_and_writes_its_addresses_in_brackets(
         assert server.http_url == f"[::1]:{server.http_port}"
         with triton.InferenceServerClient(server.grpc_url) as client:
             assert infer(client, np.ones((1, 3))).as_numpy("total").item() == 3
-        status, _ = probe.request(server.metrics_url, 10, "GET", "/metrics")
+        status, _ = rest.request(server.metrics_url, 10, "GET", "/metrics")
         assert status == 200
         assert "on ::1 (--http-port)" in str(ports.problem({"http": server.http_port}, "::1"))
 
